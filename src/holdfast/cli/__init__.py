@@ -1,6 +1,6 @@
-"""The command line: thin commands over the runtime.
+"""The command line: thin commands over the client and the runtime.
 
-Data goes to stdout, talk to stderr; a table on a terminal, JSON with `--json`. Exit status: see `cli.exits`.
+Data goes to stdout, messages to stderr; a table on a terminal, JSON with `--json`. Exit status: see `cli.exit_codes`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _HANDED: Final = "HOLDFAST_HANDED_JOB"
 
 
 def main() -> None:
-    """Run `holdfast`. Whatever a person did wrong ends in a sentence and a remedy, never in a traceback."""
+    """Runs `holdfast`. A user's mistake ends in a message with a remedy, never in a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(
             stream, io.TextIOWrapper
-        ):  # a terminal that lacks a character gets another one, no traceback
+        ):  # a character that the terminal lacks is replaced, without a traceback
             stream.reconfigure(errors="replace")
     if _SUPERVISED in os.environ:
         from holdfast.runtime.supervisor_link import follow_parent
 
-        # What drives one job alone ends with its parent. A worker is woken, should it be stopped, and drains.
+        # A process that executes one job alone ends with its parent. A stopped worker is continued, and drains.
         follow_parent(signal.SIGKILL if _HANDED in os.environ else signal.SIGCONT)
     from holdfast.cli.entry_point import run
     from holdfast.cli.root import holdfast

@@ -67,21 +67,21 @@ def create(
     from holdfast.agents.configured_agents import check_hosted, select_tools
     from holdfast.runtime.app_loader import load
 
-    told = Configuration(
+    configuration = Configuration(
         model=model, instructions=instructions, tools=tools, context_tokens_max=context_tokens_max
     )
     if app_at is not None:
         select_tools(tools, load(app_at).callees)
-    if not server():  # a server's workers may have clients of models that this machine has not
-        check_hosted(HostedAgent(agent_id="new", name=name, configuration=told))
+    if not server():  # a server's workers may have model clients that this machine lacks
+        check_hosted(HostedAgent(agent_id="new", name=name, configuration=configuration))
 
     async def work() -> AgentView:
         async with client_at(where, making=True) as client:
-            return await client.create_agent(name, **msgspec.structs.asdict(told))
+            return await client.create_agent(name, **msgspec.structs.asdict(configuration))
 
-    made = wait_for(work())
-    _show(made, as_json=as_json)
-    click.echo(f"Talk to it: holdfast chat {plain(made.name)}", err=True)
+    created = wait_for(work())
+    _show(created, as_json=as_json)
+    click.echo(f"Talk to it: holdfast chat {plain(created.name)}", err=True)
 
 
 @agent.command("list")
@@ -104,11 +104,11 @@ def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
     page = wait_for(look())
     rows = [
         (
-            one.name,
-            one.agent_id,
-            *_told(one),
+            agent_view.name,
+            agent_view.agent_id,
+            *_told(agent_view),
         )
-        for one in page
+        for agent_view in page
     ]
     if rows:
         table(("name", "id", "model", "tools"), rows, as_json=as_json)
@@ -181,21 +181,21 @@ def external(
 
     page = wait_for(look())
     if as_json:
-        for one in page.agents:
-            show(one, as_json=True)
+        for row in page.agents:
+            show(row, as_json=True)
     elif page.agents:
         now = SystemClock().wall_us()
         rows = [
             (
-                one.handle,
-                one.agent_type,
-                one.status,
-                f"{one.current_task_count}/{one.max_concurrent_tasks}",
-                ", ".join(one.capabilities),
-                f"{render.span(now - from_iso(one.last_heartbeat))} ago" if one.last_heartbeat else "",
-                one.guid,
+                row.handle,
+                row.agent_type,
+                row.status,
+                f"{row.current_task_count}/{row.max_concurrent_tasks}",
+                ", ".join(row.capabilities),
+                f"{render.span(now - from_iso(row.last_heartbeat))} ago" if row.last_heartbeat else "",
+                row.guid,
             )
-            for one in page.agents
+            for row in page.agents
         ]
         heads = ("agent", "type", "status", "tasks", "capabilities", "heartbeat", "guid")
         table(heads, rows, as_json=False)
@@ -213,17 +213,17 @@ def external(
 
 async def _entries(name: str, where: str) -> list[AgentEntryView]:
     """The registered agents with this handle or GUID."""
-    found: list[AgentEntryView] = []
+    entries: list[AgentEntryView] = []
     cursor: str | None = None
     async with client_at(where) as client:
         while True:
             page = await client.list_registry(limit=ROWS_PER_PAGE_MAX, cursor=cursor)
-            found += [entry for entry in page.agents if name in {entry.handle, entry.guid}]
+            entries += [entry for entry in page.agents if name in {entry.handle, entry.guid}]
             cursor = page.next
             if cursor is None:
                 break
-    if found:
-        return found
+    if entries:
+        return entries
     msg = f"no external agent {name!r} is registered"
     raise NotFound(msg, hint="`holdfast agent external` lists those that are.")
 
@@ -237,20 +237,30 @@ def _show_entry(entry: AgentEntryView, *, as_json: bool) -> None:
     show(values | lists, as_json=False, title=plain(entry.handle))
 
 
-def _told(one: AgentView) -> tuple[str, str]:
-    """Its model and its tools, as far as they are configured."""
-    if one.configuration is None:
+def _told(agent_view: AgentView) -> tuple[str, str]:
+    """The model and the tools of an agent, if they are configured."""
+    if agent_view.configuration is None:
         return "code", "its own"
-    return one.configuration.model or "built-in script", ", ".join(one.configuration.tools) or "none"
+    return agent_view.configuration.model or "built-in script", ", ".join(
+        agent_view.configuration.tools
+    ) or "none"
 
 
-def _show(one: AgentView, *, as_json: bool) -> None:
+def _show(agent_view: AgentView, *, as_json: bool) -> None:
     if as_json:
-        show(one, as_json=True)
+        show(agent_view, as_json=True)
         return
-    told = {} if one.configuration is None else msgspec.structs.asdict(one.configuration)
-    told["model"], told["tools"] = _told(one)
-    created = "" if one.created_at is None else render.instant(one.created_at)
-    values = {"id": one.agent_id, "kind": one.kind, "created": created, "session": one.session_id, **told}
+    configuration = (
+        {} if agent_view.configuration is None else msgspec.structs.asdict(agent_view.configuration)
+    )
+    configuration["model"], configuration["tools"] = _told(agent_view)
+    created = "" if agent_view.created_at is None else render.instant(agent_view.created_at)
+    values = {
+        "id": agent_view.agent_id,
+        "kind": agent_view.kind,
+        "created": created,
+        "session": agent_view.session_id,
+        **configuration,
+    }
     values = {name: value for name, value in values.items() if value not in {None, ""}}
-    show(values, as_json=False, title=plain(one.name))
+    show(values, as_json=False, title=plain(agent_view.name))

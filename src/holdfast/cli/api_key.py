@@ -85,14 +85,14 @@ def create(
         finally:
             await store.close()
 
-    made, text = wait_for(work())
+    key, text = wait_for(work())
     if as_json:
-        click.echo(to_json({"key": text} | _told(made)))
+        click.echo(to_json({"key": text} | _told(key)))
         return
     click.echo(text)
-    until = "" if made.expires_at is None else f", until {to_iso(made.expires_at)}"
-    click.echo(f"{', '.join(made.roles)} in {plain(namespace)}{until}; this key is not shown again", err=True)
-    click.echo("  export HOLDFAST_API_KEY=…   holdfast api-key revoke " + made.key_id + " --why …", err=True)
+    until = "" if key.expires_at is None else f", until {to_iso(key.expires_at)}"
+    click.echo(f"{', '.join(key.roles)} in {plain(namespace)}{until}; this key is not shown again", err=True)
+    click.echo("  export HOLDFAST_API_KEY=…   holdfast api-key revoke " + key.key_id + " --why …", err=True)
 
 
 @api_key.command("list")
@@ -108,20 +108,20 @@ def list_(namespace: str | None, where: str, *, as_json: bool) -> None:
     async def look() -> list[ApiKey]:
         store = await existing(where)
         try:
-            found: list[ApiKey] = []
+            keys_found: list[ApiKey] = []
             cursor: str | None = None
             while True:
                 page = await store.keys.list(namespace=namespace, cursor=cursor)
-                found += page.items
+                keys_found += page.items
                 cursor = page.next
                 if cursor is None:
-                    return found
+                    return keys_found
         finally:
             await store.close()
 
     keys = wait_for(look())
-    for one in keys if as_json else ():
-        click.echo(to_json(_told(one)))
+    for key in keys if as_json else ():
+        click.echo(to_json(_told(key)))
     if not keys:
         click.echo(
             "no API keys. Create one: holdfast api-key create --role admin --name NAME --why …", err=True
@@ -130,14 +130,14 @@ def list_(namespace: str | None, where: str, *, as_json: bool) -> None:
         now = SystemClock().wall_us()
         rows = [
             (
-                one.key_id,
-                one.name,
-                ", ".join(one.roles),
-                one.namespace,
-                "never" if one.last_used_at is None else to_iso(one.last_used_at),
-                _state(one, now),
+                key.key_id,
+                key.name,
+                ", ".join(key.roles),
+                key.namespace,
+                "never" if key.last_used_at is None else to_iso(key.last_used_at),
+                _state(key, now),
             )
-            for one in keys
+            for key in keys
         ]
         table(("id", "name", "roles", "namespace", "last use", "state"), rows, as_json=False)
 
@@ -165,14 +165,14 @@ def revoke(key_id: str, why: str, by: str, where: str) -> None:
     click.echo(f"key of {plain(revoked.name)} revoked at {to_iso(revoked.revoked_at)}", err=True)
 
 
-def _state(one: ApiKey, now: int) -> str:
-    if one.revoked_at is not None:
-        return f"revoked {to_iso(one.revoked_at)}"
-    if one.expires_at is None:
+def _state(key: ApiKey, now: int) -> str:
+    if key.revoked_at is not None:
+        return f"revoked {to_iso(key.revoked_at)}"
+    if key.expires_at is None:
         return "active"
-    return f"{'active until' if is_open(one, now) else 'expired'} {to_iso(one.expires_at)}"
+    return f"{'active until' if is_open(key, now) else 'expired'} {to_iso(key.expires_at)}"
 
 
-def _told(one: ApiKey) -> dict[str, object]:
+def _told(key: ApiKey) -> dict[str, object]:
     """The key without the digest of its secret."""
-    return {name: getattr(one, name) for name in one.__struct_fields__ if name != "digest"}
+    return {name: getattr(key, name) for name in key.__struct_fields__ if name != "digest"}

@@ -33,8 +33,8 @@ def audit(last: int, namespace: str, where: str, *, as_json: bool) -> None:
         finally:
             await store.close()
 
-    found = wait_for(look())
-    lines = [read_act(line) for line in found.last]
+    report = wait_for(look())
+    lines = [read_act(line) for line in report.last]
     for line in lines if as_json else ():
         click.echo(to_json(line))
     if lines and not as_json:
@@ -43,9 +43,9 @@ def audit(last: int, namespace: str, where: str, *, as_json: bool) -> None:
             for line in lines
         ]
         table(("entry", "time", "who", "action", "object", "reason"), rows, as_json=False)
-    for fault in found.faults:
+    for fault in report.faults:
         click.secho(fault, fg="red", err=True)
-    if found.faults:
+    if report.faults:
         click.echo("the hash chain is broken: the audit log was changed after it was written", err=True)
         raise click.exceptions.Exit(1)
-    click.echo(f"{found.count} entries, hash chain intact, head {found.head.hash.hex()[:16]}", err=True)
+    click.echo(f"{report.count} entries, hash chain intact, head {report.head.hash.hex()[:16]}", err=True)

@@ -1,9 +1,9 @@
 """`holdfast chat`: a conversation with an agent, on a terminal or through a pipe.
 
-A line is a message and a job. On a terminal the answer appears as the model says it; into a pipe it is written when it
-is there. Ctrl-C ends the turn that is under way and nothing else: no word of it is shown any more, even while the
-worker has yet to hear of it. At the prompt it ends the chat. The session stays either way, and what is printed goes on
-with it.
+A line is a message and a job. On a terminal the answer appears as the model streams it; into a pipe it is written
+when it is complete. Ctrl-C cancels the current turn and nothing else: its output is no longer shown, even before the
+worker has read the cancel. At the prompt it ends the chat. The session stays either way, and the command that is
+printed continues it.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ async def _chat(agent: str, session_id: str | None, app_at: str | None, where: s
         on_undurable=app.choose_on_undurable("warn"),
     )
     try:
-        named = session_id or RandomIds().new("session")
-        session = await _session(process, app, agent, named)
-        command = ["holdfast", "chat", agent, "--session", named, "--store", where]
+        chosen_session = session_id or RandomIds().new("session")
+        session = await _session(process, app, agent, chosen_session)
+        command = ["holdfast", "chat", agent, "--session", chosen_session, "--store", where]
         command += [] if app_at is None else ["--app", app_at]
         failed = await _Talk(session).go_on()
         click.echo(f"continue it: {plain(shlex.join(command))}", err=True)
@@ -76,16 +76,16 @@ async def _chat(agent: str, session_id: str | None, app_at: str | None, where: s
 
 
 async def _chat_from_afar(agent: str, session_id: str | None, app_at: str | None, where: str) -> int:
-    """Through a server: its workers answer."""
+    """Chats through a server: its workers answer."""
     if app_at is not None:
         click.echo("--app is ignored: the workers of the server have the code", err=True)
     async with client_at(where) as client:
-        known = await client.get_agent(agent)
-        named = session_id or RandomIds().new("session")
+        agent_view = await client.get_agent(agent)
+        chosen_session = session_id or RandomIds().new("session")
         if not (await client.list_workers(limit=1)).items:
             click.echo("no worker is running: answers come as soon as one starts (holdfast worker)", err=True)
-        failed = await _Talk(FarSession(client, known.name, named)).go_on()
-        command = ["holdfast", "chat", agent, "--session", named]
+        failed = await _Talk(FarSession(client, agent_view.name, chosen_session)).go_on()
+        command = ["holdfast", "chat", agent, "--session", chosen_session]
         click.echo(f"continue it: {plain(shlex.join(command))}", err=True)
         return int(failed)
 
@@ -97,20 +97,20 @@ async def _session(process: Process, app: App, agent: str, session_id: str) -> S
     if agent in app.sessions:
         declared = app.sessions[agent]
         return Session(session_id, declared, host)
-    found = await process.store.agents.find(agent)
-    if found is None:
-        known = [one.name for one in await process.store.agents.list()]
+    configured = await process.store.agents.find(agent)
+    if configured is None:
+        names = [agent_row.name for agent_row in await process.store.agents.list()]
         msg = f"there is no agent called {agent!r}"
         raise NotFound(
             msg,
-            hint=f"Agents: {', '.join(sorted({*known, *app.sessions})) or 'none'}. "
+            hint=f"Agents: {', '.join(sorted({*names, *app.sessions})) or 'none'}. "
             f"Create one: holdfast agent create {agent}",
         )
-    return session_with(found, session_id, host)
+    return session_with(configured, session_id, host)
 
 
 class _Talk:
-    """Lines in, answers out."""
+    """Reads lines, and prints answers."""
 
     def __init__(self, session: Posts) -> None:
         self._session = session
@@ -120,7 +120,7 @@ class _Talk:
         self._stopped: str | None = None
 
     async def go_on(self) -> bool:
-        """Until the input ends; whether the last answer could not be given."""
+        """Runs until the input ends; returns whether the last message got no answer."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         threading.Thread(target=_read, args=(loop, self._lines), daemon=True).start()
@@ -146,7 +146,8 @@ class _Talk:
             self._cancelling = asyncio.ensure_future(self._job.cancel("Ctrl-C"))
 
     async def _answered(self, line: str) -> bool:
-        """Whether there was an answer. What went wrong with it is said; the conversation goes on."""
+        """Posts the line and prints the answer; returns whether there was one. An error is printed, and the
+        conversation continues."""
         try:
             job = self._job = await self._session.post(line)
         except HoldfastError as error:
@@ -172,26 +173,27 @@ class _Talk:
         return True
 
     async def _watched(self, job: RemoteQuestion) -> str:
-        """What the model said while it was asked, on a terminal written as it came. Elsewhere nobody watches."""
-        said = ""
+        """The text that the model streamed; on a terminal it is printed as it arrives, elsewhere the stream is not
+        read."""
+        text = ""
         if not self._terminal:
-            return said
+            return text
         async with aclosing(job.stream(stream=TEXT)) as chunks:
-            async for one in chunks:
+            async for chunk in chunks:
                 if self._stopped == job.id:
                     break
-                if isinstance(one, AttemptSuperseded):
+                if isinstance(chunk, AttemptSuperseded):
                     click.secho("\n(new attempt)", dim=True, err=True)
-                    said = ""
-                elif isinstance(one.said, str):
-                    said += one.said
-                    click.echo(plain(one.said), nl=False)
-        return said
+                    text = ""
+                elif isinstance(chunk.said, str):
+                    text += chunk.said
+                    click.echo(plain(chunk.said), nl=False)
+        return text
 
 
 def _read(loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[str | None]) -> None:
-    """Lines of the input, for a loop that must not wait for them. Read past Python's own buffer, whose lock a thread
-    that is left behind would keep."""
+    """Reads lines of the input for the event loop, which must not block. It bypasses Python's own buffer, whose lock
+    a left-over thread would keep."""
     rest = b""
     while data := os.read(sys.stdin.fileno(), 1 << 16):
         *whole, rest = (rest + data).split(b"\n")

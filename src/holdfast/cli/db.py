@@ -111,17 +111,17 @@ def backup(target: Path, where: str, *, as_json: bool) -> None:
         store = await existing(where)
         try:
             began = store.clock.wall_us()
-            made = await back_up(store, target, clock=store.clock, ids=RandomIds())
+            result = await back_up(store, target, clock=store.clock, ids=RandomIds())
             try:
-                await remember_backup(store, LastBackup(began, made.sha256))
+                await remember_backup(store, LastBackup(began, result.sha256))
             except (
                 Unavailable
-            ) as error:  # it is made all the same: from a replica, or from a disk that is full
+            ) as error:  # the backup is complete nevertheless: from a replica, or from a full disk
                 click.echo(
                     f"the backup is complete, but its time could not be recorded in the store: {plain(str(error))}",
                     err=True,
                 )
-            return made
+            return result
         finally:
             await store.close()
 

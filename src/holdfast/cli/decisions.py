@@ -23,13 +23,13 @@ STEPS_NAMED: Final = 12
 
 
 def send_command(
-    where: str, say: Callable[[Client], Awaitable[Accepted]], *, done: str, sent: str, as_json: bool
+    where: str, send: Callable[[Client], Awaitable[Accepted]], *, done: str, sent: str, as_json: bool
 ) -> None:
-    """Send a command to a job; data on stdout, its effect on stderr."""
+    """Sends a command to a job; data on stdout, its effect on stderr."""
 
     async def speak() -> Accepted:
         async with client_at(where) as client:
-            return await say(client)
+            return await send(client)
 
     accepted = wait_for(speak())
     if as_json:
@@ -42,7 +42,7 @@ def send_command(
 
 
 def parse_argument(argument: str | None) -> Any:
-    """The JSON of an argument, or of the file behind an @."""
+    """The JSON of an argument, or of the file after an @."""
     if argument is None:
         return None
     text, place = argument, "the argument"
@@ -220,7 +220,7 @@ def reconcile(
         raise InvalidSetting(msg, hint="Add one of --happened, --not-happened, --skip, --fail.")
     value = parse_argument(result)
 
-    async def say(client: Client) -> Accepted:
+    async def send(client: Client) -> Accepted:
         return await client.reconcile(
             job_id,
             await find_step(client, job_id, step, kinds={SpanKind.EFFECT}),
@@ -232,28 +232,28 @@ def reconcile(
         )
 
     sent = "recorded: the job continues as soon as a worker claims it"
-    send_command(where, say, done=sent, sent=sent, as_json=as_json)
+    send_command(where, send, done=sent, sent=sent, as_json=as_json)
 
 
 async def find_step(client: Client, job_id: str, name: str, *, kinds: Collection[SpanKind] = ()) -> str:
-    """The step key behind a key, the end of one, or the name of a tool; calls of unknown outcome first.
+    """The step key for a key, the end of one, or the name of a tool; calls of unknown outcome first.
 
-    A name that no step has is given back as it is: the command says what is wrong with it.
+    A name that matches no step is returned unchanged: the command reports the error.
     """
     spans = [span for span in (await client.trace(job_id)).spans if not kinds or span.kind in kinds]
     keys = {span.step_key for span in spans}
     if name in keys:
         return name
-    named = [span for span in spans if name == span.name or f"/{span.step_key}".endswith(f"/{name}")]
-    named += [span for span in spans if span.step_key.rpartition("/")[2].rpartition("#")[0] == name]
-    for among in ([span for span in named if span.outcome == "uncertain"], named):
-        found = list(dict.fromkeys(span.step_key for span in among))
-        if len(found) == 1:
-            return found[0]
-        if found:
-            msg = f"{name!r} names {len(found)} steps of job {job_id}"
+    matches = [span for span in spans if name == span.name or f"/{span.step_key}".endswith(f"/{name}")]
+    matches += [span for span in spans if span.step_key.rpartition("/")[2].rpartition("#")[0] == name]
+    for among in ([span for span in matches if span.outcome == "uncertain"], matches):
+        matching_keys = list(dict.fromkeys(span.step_key for span in among))
+        if len(matching_keys) == 1:
+            return matching_keys[0]
+        if matching_keys:
+            msg = f"{name!r} names {len(matching_keys)} steps of job {job_id}"
             raise InvalidSetting(
-                msg, hint=f"Give the step key: {', '.join(map(shlex.quote, found[:STEPS_NAMED]))}."
+                msg, hint=f"Give the step key: {', '.join(map(shlex.quote, matching_keys[:STEPS_NAMED]))}."
             )
     return name
 
@@ -337,11 +337,11 @@ def raise_(
 
     Example: holdfast raise job_06h57w4p2ksb3f1cqn8xv0zt6e --usd 5 --why 'worth it'
     """
-    asked = Budget(**limits)
+    budget = Budget(**limits)
     send_command(
         where,
         lambda client: client.raise_budget(
-            job_id, asked, budget_id=budget_id, why=why, by=by, operation_id=operation_id
+            job_id, budget, budget_id=budget_id, why=why, by=by, operation_id=operation_id
         ),
         done="raised",
         sent="raised: the job continues as soon as a worker claims it",

@@ -38,15 +38,15 @@ def demo(where: str | None) -> None:
     console = render.console()
 
     def say(at: str, line: str, style: str) -> None:
-        shown = Text.assemble((f"{at:>8}  ", "dim"), render.text(line, style))
-        console.print(shown, no_wrap=True, overflow="ellipsis")
+        row = Text.assemble((f"{at:>8}  ", "dim"), render.text(line, style))
+        console.print(row, no_wrap=True, overflow="ellipsis")
 
     console.print(
         "An agent reads sources, writes a PDF, uploads and mails it. We kill its worker three times.\n"
     )
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
-        there = where or f"sqlite:///{Path(folder) / 'demo.db'}"
-        verdict = wait_for(play(there, Path(folder), say))
+        address = where or f"sqlite:///{Path(folder) / 'demo.db'}"
+        verdict = wait_for(play(address, Path(folder), say))
     _show(verdict)
     sys.exit(0 if verdict.true else 1)
 
@@ -57,13 +57,13 @@ def _show(verdict: Verdict) -> None:
     console = render.console()
     console.print()
     console.print(render.text("Result, from the receivers' own logs", "bold"))
-    for count, what, wanted in (
+    for count, label, expected in (
         (verdict.pdfs, "PDF", 1),
         (verdict.uploads, "upload", 1),
         (verdict.mails, "e-mail", 1),
         (verdict.repeated, "repeated steps", 0),
     ):
-        console.print(Text.assemble(f"{count:>8}  ", (what, "green" if count == wanted else "bold red")))
+        console.print(Text.assemble(f"{count:>8}  ", (label, "green" if count == expected else "bold red")))
     whole = "the journal verifies" if verdict.whole else "the journal does not verify"
     console.print(Text.assemble(f"{verdict.kills:>8}  ", (f"kills; {whole}", "dim")))
     if verdict.true:

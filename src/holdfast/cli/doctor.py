@@ -101,29 +101,29 @@ async def _store(where: str, sample: int) -> list[Finding]:
         return [_failed("store", error)]
     try:
         info = await store.info()
-        found = [Finding("ok", "store", f"{info.address}, epoch {info.epoch}")]
+        findings = [Finding("ok", "store", f"{info.address}, epoch {info.epoch}")]
         readable = (
             f"version {info.schema_version}; readable by Holdfast with schema {info.min_reader} or newer"
         )
-        found.append(Finding("ok", "schema", readable))
+        findings.append(Finding("ok", "schema", readable))
         reduced = info.tier in {Tier.POSTGRES_REDUCED, Tier.SQLITE_RELAXED, Tier.MEMORY}
-        found.append(
+        findings.append(
             Finding("warning" if reduced else "ok", "tier", f"{info.tier}: survives {survives(store)}")
         )
-        found += [Finding("ok", name, value) for name, value in info.details.items()]
+        findings += [Finding("ok", name, value) for name, value in info.details.items()]
         last = await find_last_sweep(store)
         if last is not None:
-            found.append(_sweep(last))
-        found += await examine_store(store, SystemClock(), sample)
+            findings.append(_sweep(last))
+        findings += await examine_store(store, SystemClock(), sample)
     finally:
         await store.close()
-    return found
+    return findings
 
 
 def _sweep(last: LastSweep) -> Finding:
     stats = last.stats
-    told = f"{stats.recovered} jobs requeued, {stats.failed} moved to the dead-letter queue"
-    return Finding("warning" if stats.failed else "ok", "last sweep", f"{to_iso(last.at)}: {told}")
+    summary = f"{stats.recovered} jobs requeued, {stats.failed} moved to the dead-letter queue"
+    return Finding("warning" if stats.failed else "ok", "last sweep", f"{to_iso(last.at)}: {summary}")
 
 
 def _failed(check: str, error: HoldfastError) -> Finding:

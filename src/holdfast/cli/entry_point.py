@@ -1,4 +1,4 @@
-"""A command from its arguments to its exit status. Only what `--help` needs is imported here."""
+"""Entry point: from the arguments of a command to its exit status. It imports only what `--help` needs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from holdfast.errors import HoldfastError
 
 
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
-    """The exit status of the command, everything that can go wrong explained on stderr."""
+    """Runs the command; returns its exit status, and explains every error on stderr."""
     try:
         status = command.main(
             None if arguments is None else list(arguments),
-            complete_var="_HOLDFAST_COMPLETE",  # however it was started: the script of the shell asks by this name
+            complete_var="_HOLDFAST_COMPLETE",  # the name in the shell's completion script
             standalone_mode=False,
         )
     except click.exceptions.NoArgsIsHelpError as help_wanted:
@@ -34,5 +34,5 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
 
         complain(error)
         return exit_status(error)
-    # Click hands the status of an explicit exit back as a value when it does not exit itself.
+    # Click returns the status of an explicit exit as a value when it does not exit itself.
     return status if isinstance(status, int) else 0

@@ -1,4 +1,4 @@
-"""Exit statuses, one table: 0 done, 2 usage, 3 not found, 4 conflict, 5 unavailable, 1 anything else."""
+"""Exit statuses: 0 done, 2 usage, 3 not found, 4 conflict, 5 unavailable, 1 anything else."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ EXITS: Final[dict[type[HoldfastError], int]] = {
 
 
 def exit_status(error: HoldfastError) -> int:
-    """The status for this error: the nearest class in the table."""
+    """The status for this error: that of the nearest class in the table."""
     return next((EXITS[kind] for kind in type(error).__mro__ if kind in EXITS), 1)

@@ -31,21 +31,26 @@ def export(job_id: str, output: Path | None, where: str, *, as_json: bool) -> No
     data = wait_for(_exported(job_id, where))
     file = Path(f"job-{canonical.hex_digest(job_id.encode())[:16]}.zip") if output is None else output
     try:
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as written:
-            written.write(data)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
+            stream.write(data)
     except OSError as error:
         msg = f"{str(file)!r} cannot be written: {error.strerror}"
         raise InvalidSetting(msg, hint="Name another file with -o.") from None
-    told = export_file.check(data)
+    verdict = export_file.check(data)
     if as_json:
         click.echo(
             to_json(
-                {"file": str(file), "bytes": len(data), "signed_by": told.signed_by, "events": told.events}
+                {
+                    "file": str(file),
+                    "bytes": len(data),
+                    "signed_by": verdict.signed_by,
+                    "events": verdict.events,
+                }
             )
         )
         return
-    signed = f"signed by {told.signed_by}" if told.signed_by else "not signed: set HOLDFAST_SIGNING_KEY"
-    click.echo(f"{plain(str(file))}: {told.events} events, {told.blobs} blobs, {signed}")
+    signed = f"signed by {verdict.signed_by}" if verdict.signed_by else "not signed: set HOLDFAST_SIGNING_KEY"
+    click.echo(f"{plain(str(file))}: {verdict.events} events, {verdict.blobs} blobs, {signed}")
 
 
 async def _exported(job_id: str, where: str) -> bytes:

@@ -27,9 +27,9 @@ def init(folder: Path) -> None:
 
     Example: holdfast init support
     """
-    there = [name for name in FILES if (folder / name).exists()]
-    if there:
-        msg = f"{folder / there[0]} exists already"
+    existing = [name for name in FILES if (folder / name).exists()]
+    if existing:
+        msg = f"{folder / existing[0]} exists already"
         raise Conflict(msg, hint="Name another folder: holdfast init FOLDER. Nothing was written.")
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -28,12 +28,13 @@ from holdfast.store import address
 def make_isolated_command(
     app_at: str | None, where: str, log_format: str | None = None, log_level: str | None = None
 ) -> tuple[str, ...] | None:
-    """The command that starts a child process with the same application; None on a store that is one process's own."""
+    """The command that starts a child process with the same application; None for a memory store, which no other
+    process can open."""
     if address.parse(where).kind == "memory":
         return None
     options = [("--log-format", log_format), ("--log-level", log_level)]
-    given = [word for option, value in options if value is not None for word in (option, value)]
-    return (sys.executable, "-m", "holdfast", "run_isolated", *([app_at] if app_at else []), *given)
+    arguments = [argument for option, value in options if value is not None for argument in (option, value)]
+    return (sys.executable, "-m", "holdfast", "run_isolated", *([app_at] if app_at else []), *arguments)
 
 
 @click.command(hidden=True)
@@ -43,21 +44,21 @@ def make_isolated_command(
 @store_option
 def run_isolated(app_at: str | None, where: str, *, log_format: str, log_level: str) -> None:
     """Run one job in this process, for the worker that started it."""
-    given = os.environ.pop(HANDED, "")
-    if not given:
+    encoded = os.environ.pop(HANDED, "")
+    if not encoded:
         msg = "no worker has handed a job to this process"
         raise Misuse(msg, hint="Start a worker: holdfast worker app.py")
-    handed = msgspec.json.decode(given, type=Handed)
+    handed = msgspec.json.decode(encoded, type=Handed)
     with logging_as(log_format, log_level) as log:
         app = App(where) if app_at is None else load(app_at)
         sys.exit(wait_for(_drive(app, where, handed, log.set_worker)))
 
 
-async def _drive(app: App, where: str, handed: Handed, named: Callable[[str], None]) -> int:
-    """The exit status: that of a store that was not there, or 0."""
-    how = RunOptions(strict=app.strict, on_undurable=app.choose_on_undurable("warn"))
-    async with open_isolated(app.programs(), where, handed, how) as worker:
-        named(worker.name)
+async def _drive(app: App, where: str, handed: Handed, set_worker: Callable[[str], None]) -> int:
+    """Runs the job; returns the exit status: that of an unavailable store, or 0."""
+    options = RunOptions(strict=app.strict, on_undurable=app.choose_on_undurable("warn"))
+    async with open_isolated(app.programs(), where, handed, options) as worker:
+        set_worker(worker.name)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, worker.drain)
         loop.add_signal_handler(signal.SIGINT, lambda: worker.drain(at_once=True))

@@ -68,14 +68,14 @@ def jobs(
     if person:
         _show_needs(wait_for(_needs(where)), as_json=as_json)
         return
-    which = JobFilter(
+    job_filter = JobFilter(
         status=None if status is None else parse_status(status),
         wait_reason=None if reason is None else _reason(reason),
         kind=kind,
     )
 
     async def listed(client: Client) -> Page[JobRecord]:
-        return await client.list(which, limit=limit, cursor=cursor)
+        return await client.list(job_filter, limit=limit, cursor=cursor)
 
     async def look() -> Page[JobRecord]:
         async with client_at(where) as client:
@@ -91,15 +91,15 @@ def jobs(
     elif page.items:
         render.console().print(_jobs_table(page))
     else:
-        click.echo("no jobs" if which == JobFilter() else "no jobs match", err=True)
+        click.echo("no jobs" if job_filter == JobFilter() else "no jobs match", err=True)
     if page.next is not None:
         click.echo(f"more: --cursor {page.next}", err=True)
 
 
-def _reason(word: str) -> WaitReason:
-    name = word.strip().lower().replace("-", "_").replace(" ", "_")
+def _reason(text: str) -> WaitReason:
+    name = text.strip().lower().replace("-", "_").replace(" ", "_")
     if name not in REASONS:
-        msg = f"{word!r} is not a wait reason"
+        msg = f"{text!r} is not a wait reason"
         raise InvalidPayload(msg, hint=f"Use one of {', '.join(REASONS)}.")
     return WaitReason(name)
 
@@ -172,25 +172,25 @@ def job(job_id: str, where: str, *, as_json: bool) -> None:
         async with client_at(where) as client:
             return await client.get(job_id)
 
-    found = wait_for(look())
+    view = wait_for(look())
     if as_json:
-        click.echo(to_json(found))
+        click.echo(to_json(view))
         return
     console = render.console()
-    state = render.state(found.status, found.wait_reason)
-    console.print(render.join_parts(render.text(found.job_id, "bold"), found.kind, state), soft_wrap=True)
+    state = render.state(view.status, view.wait_reason)
+    console.print(render.join_parts(render.text(view.job_id, "bold"), view.kind, state), soft_wrap=True)
     console.print()
-    for name, value in _facts(found, console.width - 14):
+    for name, value in _facts(view, console.width - 14):
         console.print(_line(name, value), soft_wrap=True)
-    for need in found.needs:
+    for need in view.needs:
         console.print()
         _show_need(console, need)
     console.print()
-    if found.worker:
-        console.print(render.text(f"Running on worker {short(found.worker)}."))
-    elif found.status is Status.PENDING:
+    if view.worker:
+        console.print(render.text(f"Running on worker {short(view.worker)}."))
+    elif view.status is Status.PENDING:
         console.print(render.text("Ready: the next free worker that has its code claims it."))
-    console.print(_line("timeline", f"holdfast trace {found.job_id}", "cyan"), soft_wrap=True)
+    console.print(_line("timeline", f"holdfast trace {view.job_id}", "cyan"), soft_wrap=True)
 
 
 def _line(name: str, value: object, style: str = "") -> Any:
@@ -227,7 +227,7 @@ def _facts(job: JobView, width: int) -> list[tuple[str, object]]:
     rows += [("budget", _used(budget, job, now)) for budget in job.budgets]
     if job.claims:
         counts = {"failed attempt": job.attempts, "takeover": job.takeovers}
-        used = ", ".join(_count(number, what) for what, number in counts.items() if number)
+        used = ", ".join(_count(number, noun) for noun, number in counts.items() if number)
         last = f", last by {short(job.last_worker)}" if job.last_worker else ""
         rows.append(("claims", f"{job.claims}{f' ({used})' if used else ''}{last}"))
     if job.worker is not None and find_parent(job.worker) is not None:
@@ -245,15 +245,15 @@ def _facts(job: JobView, width: int) -> list[tuple[str, object]]:
     if job.status is Status.COMPLETED:
         rows.append(("output", render.text(render.short(job.output, width), "green")))
     if job.error is not None and job.wait_reason is not WaitReason.DEAD_LETTER:
-        known = isinstance(job.error, dict) and "type" in job.error
-        error = format_error(job.error)[:ERROR_SHOWN_MAX] if known else render.short(job.error, width)
+        has_type = isinstance(job.error, dict) and "type" in job.error
+        error = format_error(job.error)[:ERROR_SHOWN_MAX] if has_type else render.short(job.error, width)
         rows.append(("error" if job.over else "last error", render.text(error, "red")))
         rows += _traceback(job.error)
     return rows
 
 
 def _is_listed(job: JobView) -> bool:
-    """Whether it is shown below that no worker takes this suspect."""
+    """Whether the needs of the job already show that no worker claims this suspect."""
     return any(need.reason is WaitReason.SUSPECT for need in job.needs)
 
 
@@ -266,8 +266,8 @@ def _plan(plan: PlanView) -> str:
     states: dict[str, list[str]] = {}
     for node in plan.nodes:
         states.setdefault(node.state, []).append(node.name)
-    told = "; ".join(f"{state}: {_few(names)}" for state, names in states.items())
-    return f"{plan.done} of {_count(len(plan.nodes), 'node')} done ({told})"
+    summary = "; ".join(f"{state}: {_few(names)}" for state, names in states.items())
+    return f"{plan.done} of {_count(len(plan.nodes), 'node')} done ({summary})"
 
 
 def _few(names: list[str]) -> str:
@@ -276,7 +276,7 @@ def _few(names: list[str]) -> str:
 
 
 def _used(budget: BudgetView, job: JobView, now: int) -> str:
-    """What is spent of what. Depth and fan-out are looked at where children are started, and are no sums."""
+    """What is used of each limit. Depth and fan-out are checked when children start, and are not sums."""
     spent = budget.spent | {"wall_us": (job.ended_at or now) - budget.since}
     parts = [
         f"{show(limit, spent[limit])} of {show(limit, most)} {WORDS[limit]}" if limit in spent else ""
@@ -287,8 +287,8 @@ def _used(budget: BudgetView, job: JobView, now: int) -> str:
     return (", ".join(filter(None, parts)) or "no limits") + whose
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _show_need(console: Console, need: Need) -> None:
@@ -306,16 +306,18 @@ def _show_need(console: Console, need: Need) -> None:
     if need.effect:
         console.print(_line("effect", need.effect))
     if need.args is not None:
-        # A person decides by these: show them to the last character.
-        shown = to_json(need.args) if need.person else render.short(need.args, max(width, 400))
-        console.print(_line("arguments", shown), soft_wrap=True)
+        # A person decides by these: show them completely.
+        arguments = to_json(need.args) if need.person else render.short(need.args, max(width, 400))
+        console.print(_line("arguments", arguments), soft_wrap=True)
         if need.person and need.args_digest:
             console.print(_line("digest", need.args_digest), soft_wrap=True)
     if need.key:
         console.print(_line("key", need.key))
     if need.due_at is not None:
-        left = need.due_at - now
-        due = f"{render.instant(need.due_at)}" + (f", in {render.span(left)}" if left > 0 else ", due now")
+        remaining = need.due_at - now
+        due = f"{render.instant(need.due_at)}" + (
+            f", in {render.span(remaining)}" if remaining > 0 else ", due now"
+        )
         console.print(_line("until", due))
     for line in _evidence(need):
         console.print(_line(*line), soft_wrap=True)
@@ -352,19 +354,19 @@ _DECLARATIONS: Final = (
 
 
 def _evidence(need: Need) -> list[tuple[str, object]]:
-    found = need.evidence
+    evidence = need.evidence
     if need.question_id:
-        return [("question", need.question_id), ("schema", render.short(found, 400))]
-    if isinstance(found, str):
-        return [("reason", found), *_traceback(need.error)]
-    if need.reason is WaitReason.DRIFT and isinstance(found, dict):
-        rows: list[tuple[str, object]] = [("reason", found.get("why", ""))]
-        rows += [("recorded", _call(one)) for one in found.get("recorded", ())]
-        return [*rows, ("attempted", _call(found.get("attempted")))]
-    if need.reason is WaitReason.STALLED and isinstance(found, dict):
-        return [line for task in found.get("tasks", ()) for line in _task(task)]
-    if isinstance(found, list):
-        return _causes(found)
+        return [("question", need.question_id), ("schema", render.short(evidence, 400))]
+    if isinstance(evidence, str):
+        return [("reason", evidence), *_traceback(need.error)]
+    if need.reason is WaitReason.DRIFT and isinstance(evidence, dict):
+        rows: list[tuple[str, object]] = [("reason", evidence.get("why", ""))]
+        rows += [("recorded", _call(call)) for call in evidence.get("recorded", ())]
+        return [*rows, ("attempted", _call(evidence.get("attempted")))]
+    if need.reason is WaitReason.STALLED and isinstance(evidence, dict):
+        return [line for task in evidence.get("tasks", ()) for line in _task(task)]
+    if isinstance(evidence, list):
+        return _causes(evidence)
     return []
 
 
@@ -380,25 +382,27 @@ def _task(task: Any) -> list[tuple[str, object]]:
     ]
 
 
-def _call(one: Any) -> str:
-    if not isinstance(one, dict):
-        return render.short(one, 200)
+def _call(call: Any) -> str:
+    if not isinstance(call, dict):
+        return render.short(call, 200)
     args = (
-        render.short(one["args"], 200) if "args" in one else f"arguments {str(one.get('args_digest'))[:12]}…"
+        render.short(call["args"], 200)
+        if "args" in call
+        else f"arguments {str(call.get('args_digest'))[:12]}…"
     )
-    return f"{one.get('step_key')}  {args}"
+    return f"{call.get('step_key')}  {args}"
 
 
 def _causes(causes: list[Any]) -> list[tuple[str, object]]:
     """All causes of a dead letter; a repeated traceback is shown once."""
     rows: list[tuple[str, object]] = []
-    shown: list[str] = []
+    previous: list[str] = []
     for cause in causes:
         frames = format_traceback(cause.get("error")) if isinstance(cause, dict) else []
-        again = bool(frames) and frames == shown
+        again = bool(frames) and frames == previous
         head, *lines = _cause(cause)
         rows += [head, ("", render.text("same traceback", "dim"))] if again else [head, *lines]
-        shown = frames or shown
+        previous = frames or previous
     return rows
 
 

@@ -31,7 +31,7 @@ def follow(
     as_json: bool,
     every_s: float = EVERY_S,
 ) -> None:
-    """Show what `look` returns, every `every_s` seconds, until Ctrl-C."""
+    """Shows what `look` returns, every `every_s` seconds, until Ctrl-C."""
     try:
         wait_for(_follow(where, look, drawn, as_json=as_json, every_s=every_s))
     except KeyboardInterrupt:
@@ -52,11 +52,11 @@ async def _follow(
     async with client_at(where) as client:
         if as_json or not console.is_terminal:
             while True:
-                found = await look(client)
+                value = await look(client)
                 if as_json:
-                    click.echo(to_json(found))
+                    click.echo(to_json(value))
                 else:
-                    console.print(drawn(found))
+                    console.print(drawn(value))
                 sys.stdout.flush()
                 await asyncio.sleep(every_s)
         with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
@@ -66,7 +66,7 @@ async def _follow(
 
 
 @contextmanager
-def sign_of_life(what: str) -> Iterator[None]:
+def sign_of_life(label: str) -> Iterator[None]:
     """Progress indicator with the elapsed time, on a terminal only."""
     if not sys.stderr.isatty():
         yield
@@ -76,5 +76,5 @@ def sign_of_life(what: str) -> Iterator[None]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        progress.add_task(what, total=None)
+        progress.add_task(label, total=None)
         yield

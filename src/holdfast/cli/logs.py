@@ -60,7 +60,7 @@ class Log:
 
 @contextmanager
 def logging_as(form: str, level: str, stream: TextIO | None = None) -> Iterator[Log]:
-    """Configure logging of this process for the block."""
+    """Configures logging of this process for the block."""
     if form not in FORMATS or level not in LEVELS:
         msg = f"there is no log format {form!r} with level {level!r}"
         raise InvalidSetting(msg, hint=f"Formats: {', '.join(FORMATS)}. Levels: {', '.join(LEVELS)}.")

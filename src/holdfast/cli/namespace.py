@@ -33,11 +33,11 @@ def create(name: str, where: str, *, as_json: bool) -> None:
         async with client_at(where, making=True) as client:
             return await client.create_namespace(name)
 
-    made = wait_for(work())
+    record = wait_for(work())
     if as_json:
-        show(made, as_json=True)
+        show(record, as_json=True)
     else:
-        click.echo(f"namespace {plain(made.namespace)} exists", err=True)
+        click.echo(f"namespace {plain(record.namespace)} exists", err=True)
 
 
 @namespace.command("list")
@@ -53,10 +53,10 @@ def list_(where: str, *, as_json: bool) -> None:
         async with client_at(where) as client:
             return await client.list_namespaces()
 
-    found = wait_for(look())
+    records = wait_for(look())
     if as_json:
-        for one in found:
-            show(one, as_json=True)
+        for record in records:
+            show(record, as_json=True)
         return
-    rows = [(one.namespace, render.instant(one.created_at)) for one in found]
+    rows = [(record.namespace, render.instant(record.created_at)) for record in records]
     table(("namespace", "created"), rows, as_json=False)

@@ -23,7 +23,7 @@ PATIENCE_S: Final = 5.0
 
 
 async def nats_findings() -> list[Finding]:
-    """Read-only: creates nothing on the server."""
+    """Checks NATS without creating anything on the server."""
     try:
         settings = nats_settings(os.environ)
         if settings is None:
@@ -41,28 +41,28 @@ async def _looked(connection: NatsConnection) -> Finding:
     from holdfast.registry.bucket import Bucket
 
     loop = asyncio.get_running_loop()
-    found: asyncio.Future[BucketState | None] = loop.create_future()
+    state_future: asyncio.Future[BucketState | None] = loop.create_future()
 
     async def look(client: Client) -> None:
         state = await Bucket(client).state()
-        if not found.done():
-            found.set_result(state)
+        if not state_future.done():
+            state_future.set_result(state)
 
     connection.attend("doctor", look)
     connection.start()
     try:
         async with asyncio.timeout(PATIENCE_S):
-            while not found.done() and not connection.trouble:
-                await asyncio.wait([found], timeout=0.05)
+            while not state_future.done() and not connection.trouble:
+                await asyncio.wait([state_future], timeout=0.05)
     except TimeoutError:
         pass
     finally:
         with contextlib.suppress(asyncio.CancelledError):
             await connection.close()
-    if not found.done():
-        found.cancel()
+    if not state_future.done():
+        state_future.cancel()
         why = connection.trouble or f"no answer within {PATIENCE_S:g} s"
         return Finding("warning", "nats", f"{why}; jobs and work do not depend on it")
-    state = found.result()
-    told = "no agents registered" if state is None else f"{state.keys} entries in the registry bucket"
-    return Finding("ok", "nats", f"connected, with JetStream; {told}")
+    state = state_future.result()
+    registry = "no agents registered" if state is None else f"{state.keys} entries in the registry bucket"
+    return Finding("ok", "nats", f"connected, with JetStream; {registry}")

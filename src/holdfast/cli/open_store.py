@@ -1,4 +1,4 @@
-"""The store that a command is about, opened for it and closed after it."""
+"""Open store: opens the store of a command, and closes it after it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.store.contract import Store
 
 
 async def existing(where: str, *, migrating: bool = False) -> Store:
-    """The store at this address; unlike a worker, these commands do not make one by looking."""
+    """The store at this address. Unlike a worker, these commands do not create one."""
     place = address.parse(where)
     if place.kind == "sqlite" and not place.path.is_file():
         msg = f"there is no store at {where}"
@@ -31,8 +31,8 @@ async def existing(where: str, *, migrating: bool = False) -> Store:
 
 
 def store_for(app: App, where: str) -> str:
-    """The store for a command that runs this application: what is typed, else HOLDFAST_STORE, else what the application
-    declares, else the usual one."""
+    """The store for a command that runs this application: the option, else HOLDFAST_STORE, else the one that the
+    application declares, else the default."""
     declared = app.declared_store
     if declared is None:
         return where
@@ -47,21 +47,20 @@ def store_for(app: App, where: str) -> str:
 
 
 def is_store_named() -> bool:
-    """Whether the command line or the environment says which store is meant."""
+    """Whether the command line or the environment names the store."""
     context = click.get_current_context(silent=True)
-    named = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
-    return context is not None and context.get_parameter_source("where") in named
+    sources = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    return context is not None and context.get_parameter_source("where") in sources
 
 
 def server() -> str:
-    """The server that HOLDFAST_API_URL names; nothing, if a store was named on the command line, which is then meant,
-    whatever the environment says."""
+    """The server that HOLDFAST_API_URL names; empty if the command line names a store, which takes precedence."""
     return "" if _is_typed("where") else os.environ.get("HOLDFAST_API_URL", "")
 
 
 @asynccontextmanager
 async def client_at(where: str, *, making: bool = False) -> AsyncIterator[Client]:
-    """A client over the store at this address, which must exist, unless it is `making` one; or of the server that
+    """A client over the store at this address, which must exist, unless `making` is set; or of the server that
     HOLDFAST_API_URL names."""
     url = server()
     if url:
@@ -76,6 +75,6 @@ async def client_at(where: str, *, making: bool = False) -> AsyncIterator[Client
 
 
 def _is_typed(parameter: str) -> bool:
-    """Whether the parameter stands on the command line."""
+    """Whether the parameter is on the command line."""
     context = click.get_current_context(silent=True)
     return context is not None and context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE

@@ -32,23 +32,23 @@ def payload_key(file: Path, namespace: str) -> None:
     if file.exists():
         read_keys(file)
         before = msgspec.json.decode(file.read_bytes(), type=KeyFile).keys
-    taken = {one.id for one in before}
-    named = next(name for nth in range(1, len(taken) + 2) if (name := f"k{nth}") not in taken)
-    made = Listed(named, base64.b64encode(secrets.token_bytes(32)).decode(), namespace)
-    data = msgspec.json.format(msgspec.json.encode(KeyFile((*before, made))))
+    used_ids = {entry.id for entry in before}
+    key_id = next(name for nth in range(1, len(used_ids) + 2) if (name := f"k{nth}") not in used_ids)
+    new_key = Listed(key_id, base64.b64encode(secrets.token_bytes(32)).decode(), namespace)
+    data = msgspec.json.format(msgspec.json.encode(KeyFile((*before, new_key))))
     beside = file.with_name(file.name + ".new")
     try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
-            written.write(data)
-            written.flush()
-            os.fsync(written.fileno())
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
         beside.replace(file)
     except OSError as error:
         msg = f"the key file {file.name!r} cannot be written: {error.strerror}"
         raise InvalidSetting(
             msg, hint=f"Check the folder, and remove {beside.name!r} if it is left over."
         ) from None
-    click.echo(named)
+    click.echo(key_id)
     click.echo(
         f"Set HOLDFAST_PAYLOAD_KEYS={plain(str(file))} for every process. Encrypted payloads cannot be read without "
         "this file: keep a copy apart from the store's backups.",

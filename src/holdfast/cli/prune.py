@@ -40,9 +40,9 @@ def prune(older_than: str, how: str, where: str, *, dry_run: bool, yes: bool, as
     """
     policy = RetentionPolicy(older_than_us=parse_duration(older_than), how=How(how))
     if not (yes or dry_run):
-        what = "Erase the bodies of" if policy.how is How.ERASE else "Remove"
+        action = "Erase the bodies of" if policy.how is How.ERASE else "Remove"
         click.confirm(
-            f"{what} jobs that ended more than {plain(older_than)} ago in {plain(where)}?",
+            f"{action} jobs that ended more than {plain(older_than)} ago in {plain(where)}?",
             abort=True,
             err=True,
         )
@@ -58,10 +58,10 @@ def prune(older_than: str, how: str, where: str, *, dry_run: bool, yes: bool, as
     if as_json:
         show(report, as_json=True)
         return
-    done = "would be " if dry_run else ""
-    done += "erased" if policy.how is How.ERASE else "removed"
+    outcome = "would be " if dry_run else ""
+    outcome += "erased" if policy.how is How.ERASE else "removed"
     click.echo(
-        f"{report.jobs} jobs {done}: {report.events} events, {report.size} bytes; "
+        f"{report.jobs} jobs {outcome}: {report.events} events, {report.size} bytes; "
         f"{report.blobs} blobs, {report.blob_bytes} bytes"
     )
     for why, count in report.kept.items():

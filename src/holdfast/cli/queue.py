@@ -57,13 +57,13 @@ def list_(where: str, *, as_json: bool) -> None:
 
     rows = [
         (
-            one.queue,
-            one.depth_max if as_json or one.depth_max is not None else "any",
-            one.age_max_us
+            limits.queue,
+            limits.depth_max if as_json or limits.depth_max is not None else "any",
+            limits.age_max_us
             if as_json
-            else ("any" if one.age_max_us is None else show_duration(one.age_max_us)),
+            else ("any" if limits.age_max_us is None else show_duration(limits.age_max_us)),
         )
-        for one in wait_for(look())
+        for limits in wait_for(look())
     ]
     if rows:
         table(("queue", "depth_max", "age_max_us" if as_json else "age_max"), rows, as_json=as_json)

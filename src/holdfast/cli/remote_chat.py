@@ -1,4 +1,4 @@
-"""A conversation through a server: the same to the chat as one that this process drives."""
+"""Remote chat: a conversation through a server, with the interface of a local one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.model.streams import AttemptSuperseded, Chunk
 
 
 class RemoteQuestion(Protocol):
-    """A message, and its answer to come."""
+    """A posted message, and its answer."""
 
     id: str
 
@@ -48,7 +48,7 @@ class FarJob:
         self.id = job_id
 
     async def result(self) -> str:
-        """What was answered, as soon as the turn is committed."""
+        """Waits until the turn is committed, and returns the answer."""
         try:
             return (await self._client.reply(self.id)).text
         except InvalidMove:

@@ -1,4 +1,4 @@
-"""How jobs look on a terminal: words for states, times for people, JSON in a line."""
+"""Rendering of jobs on a terminal: states in words, local times, JSON on one line."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ STYLES: Final = {
 
 
 def console() -> Console:
-    """The terminal, or a file of 80 columns; COLUMNS decides otherwise."""
+    """The terminal, or a file of 80 columns; COLUMNS overrides it."""
     from rich.console import Console
 
     return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
 
 
-def text(words: object, style: str = "") -> Text:
-    """Foreign text on one line, as it is: no markup, no control sequences."""
+def text(value: object, style: str = "") -> Text:
+    """Foreign text on one line, unchanged: no markup, no control sequences."""
     from rich.text import Text
 
-    return Text(one_line(str(words)), style)
+    return Text(one_line(str(value)), style)
 
 
 def join_parts(*parts: Text | str, gap: str = "  ") -> Text:
@@ -52,20 +52,20 @@ def indent(part: Text, by: int = 2) -> Text:
 
 
 def outline(line: str, style: str = "", by: int = 0) -> Text:
-    """Foreign text on one line, with the indentation that it has."""
+    """Foreign text on one line, with its own indentation."""
     bare = line.lstrip()
     return indent(text(bare, style), by + len(line) - len(bare))
 
 
 def state(status: str, reason: str | None) -> Text:
-    """A status, and what it waits for; red if a person is asked to end that."""
+    """A status and its wait reason; red if a person has to act."""
     if reason is None:
         return text(status, STYLES.get(status, ""))
     return text(f"{status}: {reason.replace('_', ' ')}", "bold red" if reason in FOR_A_PERSON else "yellow")
 
 
 def instant(us: int) -> str:
-    """An instant in the time zone of whoever looks."""
+    """An instant in the local time zone."""
     return _local(us).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -79,7 +79,7 @@ def _local(us: int) -> datetime:
 
 
 def span(us: int) -> str:
-    """A stretch of time in at most six characters or so: `340ms`, `4.2s`, `3m20s`, `5h12m`, `3d4h`."""
+    """A duration in about six characters: `340ms`, `4.2s`, `3m20s`, `5h12m`, `3d4h`."""
     us = max(us, 0)
     if us < MILLISECOND:
         return "0ms" if us == 0 else f"{us}µs"

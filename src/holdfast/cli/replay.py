@@ -46,14 +46,14 @@ def replay(job_id: str, app_at: str | None, where: str, *, as_json: bool) -> Non
     if app_at is None and server():
         _show_walk(wait_for(_walk(job_id, where)), as_json=as_json)
         return
-    found = wait_for(_replay(job_id, app_at, where))
+    outcome = wait_for(_replay(job_id, app_at, where))
     if as_json:
-        click.echo(to_json(found))
-    elif found.difference is None:
-        click.echo(f"identical: {found.steps} steps replayed, no live calls, same result")
+        click.echo(to_json(outcome))
+    elif outcome.difference is None:
+        click.echo(f"identical: {outcome.steps} steps replayed, no live calls, same result")
     else:
-        _show(found.difference)
-    sys.exit(0 if found.same else 1)
+        _show(outcome.difference)
+    sys.exit(0 if outcome.same else 1)
 
 
 async def _replay(job_id: str, app_at: str | None, where: str) -> Replayed:
@@ -91,7 +91,7 @@ def _show_walk(walk: Walk, *, as_json: bool) -> None:
 
 
 async def _replay_from_afar(job_id: str, app_at: str, where: str) -> Replayed:
-    """The code is here, the journal comes from the server. Its hashes are recomputed here."""
+    """Replays the local code over a journal from the server. Its hashes are recomputed here."""
     async with client_at(where) as client:
         job, events = await client.get(job_id), await client.events(job_id)
     if job.session_id is not None:

@@ -1,4 +1,4 @@
-"""`holdfast`: commands are loaded when they are used, so that `--help` is quick."""
+"""`holdfast`: commands are imported when they are used, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ _SECTIONS: Final = {
     "Manage": ("agent", "work", "schedule", "queue", "namespace"),
     "Operate": ("db", "doctor", "audit", "api-key", "payload-key", "export-key", "completion"),
 }
-"""The commands as `--help` lists them."""
+"""The sections of `--help`."""
 
 _RENAMED: Final = {"key": "api-key", "keys": "api-key"}
-"""Words that a person may type for a command that has another name."""
+"""Names that a person may type for a command with another name."""
 
 _INTERNAL: Final = {"isolated": ("holdfast.cli.isolated", "isolated")}
 """Internal commands: Holdfast starts them itself; no help lists them."""
@@ -94,28 +94,28 @@ class Lazy(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = _COMMANDS.get(cmd_name) or _INTERNAL.get(cmd_name)
-        if found is None:
+        entry = _COMMANDS.get(cmd_name) or _INTERNAL.get(cmd_name)
+        if entry is None:
             return None
-        module, name = found[:2]
+        module, name = entry[:2]
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the commands that are spelled nearly like the one that was typed."""
+        """Names the commands that are spelled similarly to an unknown one."""
         if args and self.get_command(ctx, args[0]) is None:
             import difflib  # the help does without it
 
             near = difflib.get_close_matches(args[0], [*_COMMANDS, *_RENAMED], n=3, cutoff=0.6)
             names = dict.fromkeys(_RENAMED.get(name, name) for name in near)
-            meant = f" Did you mean: {', '.join(names)}?" if names else ""
-            ctx.fail(f"No such command {args[0]!r}.{meant}")
+            suggestion = f" Did you mean: {', '.join(names)}?" if names else ""
+            ctx.fail(f"No such command {args[0]!r}.{suggestion}")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Names and summaries as they stand in the table: completing a word imports no command."""
+        """Names and summaries from the table: completion imports no command."""
         names = [
             CompletionItem(name, help=summary)
             for name, (_, _, summary) in _COMMANDS.items()

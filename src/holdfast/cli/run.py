@@ -30,7 +30,7 @@ INTERRUPTED = 130
 
 
 class Spec(msgspec.Struct):
-    """A job as a file describes it."""
+    """A job specification in a file."""
 
     agent: str
     input: dict[str, Any] = {}
@@ -90,7 +90,7 @@ async def _run(
         app_at = str(spec_path.parent / spec.app)
     code = app_at or await code_of(where, job_id)
     app = load(code)
-    if app_at is not None:  # otherwise the job was found where it is
+    if app_at is not None:  # otherwise the journal names the code, and the store is the one given
         where = store_for(app, where)
     draft = None if spec is None else _draft(app, spec, app_at)
     process = await open_process(
@@ -145,7 +145,7 @@ def _draft(app: App, spec: Spec, app_at: str | None) -> Any:
 
 
 async def code_of(where: str, job_id: str | None) -> str:
-    """Where the code of a job was found when it was started."""
+    """The application that the journal of a job names."""
     from holdfast.model.hash_chain import unseal
     from holdfast.runtime import open_store
 
@@ -159,15 +159,15 @@ async def code_of(where: str, job_id: str | None) -> str:
         (first,) = await store.journal.read(job_id, limit=1)
     finally:
         await store.close()
-    found: str | None = getattr(unseal(first), "code_version", None)
-    if found is None:
+    code_version: str | None = getattr(unseal(first), "code_version", None)
+    if code_version is None:
         msg = f"the journal of job {job_id} does not name its application"
         raise InvalidSetting(msg, hint=hint)
-    return found
+    return code_version
 
 
 async def _until_over(process: Process, job_id: str, command: str) -> int:
-    """The job's end is shown; or, if somebody interrupts, how to go on."""
+    """Waits for the job's end and prints its result; on an interrupt, prints the command that continues it."""
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -193,7 +193,7 @@ async def _until_over(process: Process, job_id: str, command: str) -> int:
 
 
 async def _needs_a_person(process: Process, job_id: str) -> JobHeld:
-    """What a person must decide before the job goes on."""
+    """Waits until the job needs a decision of a person; returns the error that describes it."""
     topics = frozenset({f"job:{job_id} "})
     while True:
         head = await process.store.jobs.head(job_id)

@@ -69,10 +69,10 @@ def create(
                 queue=queue,
             )
 
-    one = wait_for(work())
+    created = wait_for(work())
     if as_json:
-        click.echo(to_json(one))
-    click.echo(f"{plain(one.schedule_id)} fires next at {render.instant(one.next_at)}", err=True)
+        click.echo(to_json(created))
+    click.echo(f"{plain(created.schedule_id)} fires next at {render.instant(created.next_at)}", err=True)
 
 
 @schedule.command("list")
@@ -94,19 +94,19 @@ def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
 
     page = wait_for(look())
     if as_json:
-        for one in page:
-            click.echo(to_json(one))
+        for row in page:
+            click.echo(to_json(row))
     elif page.items:
         rows = [
             (
-                one.schedule_id,
-                one.kind,
-                one.cron,
-                one.time_zone,
-                one.catch_up,
-                "paused" if one.paused else render.instant(one.next_at),
+                row.schedule_id,
+                row.kind,
+                row.cron,
+                row.time_zone,
+                row.catch_up,
+                "paused" if row.paused else render.instant(row.next_at),
             )
-            for one in page
+            for row in page
         ]
         table(("schedule", "agent", "cron", "time zone", "catch-up", "next"), rows, as_json=False)
     else:
@@ -147,8 +147,8 @@ def resume(schedule_id: str, where: str) -> None:
         async with client_at(where) as client:
             return await client.resume_schedule(schedule_id)
 
-    one = wait_for(work())
-    click.echo(f"{plain(one.schedule_id)} fires next at {render.instant(one.next_at)}", err=True)
+    resumed = wait_for(work())
+    click.echo(f"{plain(resumed.schedule_id)} fires next at {render.instant(resumed.next_at)}", err=True)
 
 
 @schedule.command()

@@ -140,7 +140,7 @@ def _made(where: str, settings: Settings, token_fd: int | None) -> Service:
 
     app = make_app(where, settings=settings, page=StaticPage())
     if token_fd is not None and app.token is not None:
-        app.token = os.pread(token_fd, 1000, 0).decode()  # whoever replaces this process reads it again
+        app.token = os.pread(token_fd, 1000, 0).decode()  # a process that replaces this one reads it again
     return app
 
 
@@ -154,23 +154,24 @@ def _greet(url: str, token: str | None) -> None:
 
 
 def page_link(url: str, token: str) -> str:
-    """What to open in a browser, and who has it may write. A fragment reaches no server and no server's log."""
+    """The link to open in a browser; every holder of it may write. A fragment is sent to no server, and is in no
+    server's log."""
     return f"{url}/#token={token}"
 
 
-def _rates(rates: Rates, given: tuple[str, ...]) -> Rates:
-    """The rates with those that were typed; a burst that is not said is ten seconds' worth."""
-    for text in given:
-        found = _RATE.fullmatch(text)
-        if found is None or found["what"] not in rates.__struct_fields__:
+def _rates(rates: Rates, options: tuple[str, ...]) -> Rates:
+    """The rate limits with the typed ones; the default burst is ten seconds' worth."""
+    for text in options:
+        match = _RATE.fullmatch(text)
+        if match is None or match["what"] not in rates.__struct_fields__:
             msg = f"{text!r} is not a rate limit"
             raise InvalidSetting(
                 msg,
                 hint=f"Write WHAT=N[:BURST], WHAT one of {', '.join(rates.__struct_fields__)}: requests=100.",
             )
-        per_s = int(found["per_s"])
-        rate = check_rate(Rate(per_s, int(found["burst"] or 10 * per_s)))
-        rates = replace(rates, **{found["what"]: rate})
+        per_s = int(match["per_s"])
+        rate = check_rate(Rate(per_s, int(match["burst"] or 10 * per_s)))
+        rates = replace(rates, **{match["what"]: rate})
     return rates
 
 
@@ -183,7 +184,7 @@ def _has_tls(cert: str | None, key: str | None) -> bool:
 
 
 async def _has_keys(where: str) -> bool:
-    """Whether anybody has made a key. A store that is not there is not made by looking."""
+    """Whether the store has an API key. A store that does not exist is not created."""
     place = address.parse(where)
     if place.kind == "sqlite" and not place.path.is_file():
         return False

@@ -47,21 +47,21 @@ def stats(where: str, *, watch: bool, as_json: bool) -> None:
         async with client_at(where) as client:
             return await client.stats()
 
-    found = wait_for(look())
+    counts = wait_for(look())
     if as_json:
-        click.echo(to_json(msgspec.to_builtins(found)))
+        click.echo(to_json(msgspec.to_builtins(counts)))
     else:
-        render.console().print(_drawn(found))
+        render.console().print(_drawn(counts))
 
 
-def _drawn(found: Stats) -> Group:
+def _drawn(stats: Stats) -> Group:
     """All jobs by status; and below, if there are any, agents and work by project."""
     from rich.console import Group
 
-    jobs = _counted("", ("jobs", *map(str, Status)), {"all": found.totals})
-    if not found.by_project:
+    jobs = _counted("", ("jobs", *map(str, Status)), {"all": stats.totals})
+    if not stats.by_project:
         return Group(jobs)
-    return Group(jobs, "", _counted("project", tuple(WORDS), found.by_project | {"all": found.totals}))
+    return Group(jobs, "", _counted("project", tuple(WORDS), stats.by_project | {"all": stats.totals}))
 
 
 def _counted(first: str, names: Sequence[str], rows: Mapping[str, Mapping[str, int]]) -> Table:

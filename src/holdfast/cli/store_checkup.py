@@ -37,13 +37,13 @@ async def examine_store(store: Store, clock: Clock, sample: int) -> list[Finding
     answered_at, store_clock = clock.wall_us(), store.clock
     set_by_us = store_clock.calendar_us() - store_clock.wall_us()
     on_server = store.tier in {Tier.POSTGRES, Tier.POSTGRES_REDUCED}
-    found = [_clock(vitals, asked_at, answered_at, set_by_us, on_server=on_server), *_jobs(vitals)]
-    found.append(await _backup(store, vitals.now))
-    return [*found, *[one async for one in _journals(store, sample)]]
+    findings = [_clock(vitals, asked_at, answered_at, set_by_us, on_server=on_server), *_jobs(vitals)]
+    findings.append(await _backup(store, vitals.now))
+    return [*findings, *[finding async for finding in _journals(store, sample)]]
 
 
 def _clock(vitals: StoreStats, earliest: int, latest: int, set_by_us: int, *, on_server: bool) -> Finding:
-    """`set_by_us`: by how much the clock that store time comes from was set since."""
+    """`set_by_us`: by how much the clock behind store time was set since."""
     ahead_us = max(vitals.now - latest, 0) - max(earliest - vitals.now, 0)
     if abs(ahead_us) < CLOCK_WARNING_US:
         return Finding("ok", "clock", "store time and this host's clock agree")
@@ -85,8 +85,8 @@ def _jobs(vitals: StoreStats) -> list[Finding]:
     ]
 
 
-def _none(number: int, check: str, what: str) -> Finding:
-    return Finding("warning" if number else "ok", check, f"{number} {what}" if number else "none")
+def _none(number: int, check: str, description: str) -> Finding:
+    return Finding("warning" if number else "ok", check, f"{number} {description}" if number else "none")
 
 
 async def _backup(store: Store, now: int) -> Finding:
@@ -99,7 +99,7 @@ async def _backup(store: Store, now: int) -> Finding:
 
 
 async def _journals(store: Store, sample: int) -> AsyncIterator[Finding]:
-    """Verify a sample of journals, from the first event to the head."""
+    """Verifies a sample of journals, from the first event to the head."""
     if not sample:
         return
     client = EmbeddedClient(store, store.clock, RandomIds())

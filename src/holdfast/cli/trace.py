@@ -109,7 +109,7 @@ def _show_events(journal: tuple[EventView, ...], *, as_json: bool) -> None:
 
 
 class Axis:
-    """Where an instant lies on a bar of so many characters."""
+    """The position of an instant on a bar of so many characters."""
 
     def __init__(self, life: Trace, width: int) -> None:
         ends = [span.end_at for span in life.spans if span.end_at is not None]
@@ -131,7 +131,7 @@ class Axis:
 
 
 def draw(console: Console, life: Trace) -> None:
-    """The timeline, as wide as the terminal."""
+    """Draws the timeline, as wide as the terminal."""
     took = render.span(life.end_at - life.start_at)
     state = render.text(life.status, render.STYLES.get(life.status, ""))
     title = render.join_parts(render.text(life.job_id, "bold"), life.kind, state, render.text(took, "dim"))
@@ -144,20 +144,20 @@ def draw(console: Console, life: Trace) -> None:
         label, bar = max(label - (BAR_MIN - bar), 8), BAR_MIN
     axis = Axis(life, bar)
     scope: tuple[str, ...] = ()
-    shown: list[str] = []
+    previous: list[str] = []
     for item in _in_order(life):
         if isinstance(item, Seam):
             _show_seam(console, item, life)
             frames = format_traceback(item.error)
-            _show_traceback(console, ["  same traceback"] if frames and frames == shown else frames)
-            shown = frames or shown
+            _show_traceback(console, ["  same traceback"] if frames and frames == previous else frames)
+            previous = frames or previous
         elif isinstance(item, Note):
             _show_note(console, item.text)
         else:
-            named = _named_scopes(item)
-            for depth, name in _entered(scope, named):
+            scopes = _named_scopes(item)
+            for depth, name in _entered(scope, scopes):
                 console.print(render.indent(render.text(name, "dim"), 2 + 2 * depth), no_wrap=True)
-            scope = named
+            scope = scopes
             console.print(_span_line(item, axis, label, bar, life.end_at), no_wrap=True, overflow="ellipsis")
             if place := locate_error(item.error):
                 error = one_line(f"{format_error(item.error)}  {place}")
@@ -169,7 +169,7 @@ def draw(console: Console, life: Trace) -> None:
 
 
 def _show_plan(console: Console, plan: PlanView) -> None:
-    """The plan, node by node, those that were not reached included."""
+    """The plan, node by node, including those not reached."""
     head = f"plan: {plan.done} of {len(plan.nodes)} done"
     console.print(render.text(head, "bold"))
     names = min(max((len(node.name) for node in plan.nodes), default=0), LABEL_MAX)
@@ -183,11 +183,11 @@ def _show_plan(console: Console, plan: PlanView) -> None:
 
 
 def _in_order(life: Trace) -> Iterator[Seam | Span | Note]:
-    """Seams, spans and notes in the order of the journal: a span at its first event, a note behind what it explains."""
+    """Seams, spans and notes in the order of the journal: a span at its first event, a note after what it explains."""
     items: list[tuple[int, int, Seam | Span | Note]] = [(seam.seq, 0, seam) for seam in life.seams]
     items += [(span.seq, 1, span) for span in life.spans]
     items += [(note.seq, 2, note) for note in life.notes]
-    for _, _, item in sorted(items, key=lambda one: one[:2]):
+    for _, _, item in sorted(items, key=lambda entry: entry[:2]):
         yield item
 
 
@@ -197,7 +197,7 @@ def _named_scopes(span: Span) -> tuple[str, ...]:
 
 
 def _entered(before: tuple[str, ...], now: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """The scopes that a call is in and the one above it was not, with their depth."""
+    """The scopes of a call that the call above it is not in, with their depth."""
     for depth, name in enumerate(now):
         if before[: depth + 1] != now[: depth + 1]:
             yield depth, name
@@ -220,10 +220,10 @@ def _show_traceback(console: Console, lines: list[str]) -> None:
         console.print(render.outline(line, "dim", 4), soft_wrap=True)
 
 
-def _show_note(console: Console, said: str) -> None:
+def _show_note(console: Console, note: str) -> None:
     from rich.text import Text
 
-    lines = textwrap.wrap(one_line(said), max(console.width - 6, 20))
+    lines = textwrap.wrap(one_line(note), max(console.width - 6, 20))
     for line, lead in zip(lines, ["    ↳ ", *["      "] * len(lines)], strict=False):
         console.print(Text(lead + line, "italic dim"), soft_wrap=True)
 
@@ -261,8 +261,8 @@ def _bar(span: Span, axis: Axis, width: int, now: int, style: str) -> Text:
     first = axis.at(span.start_at)
     last = max(axis.at(now if span.end_at is None else span.end_at), first)
     cells = ["╌" if not span.start_known else "━"] * (last - first + 1)
-    for sent in span.sent_at:  # where each try began
-        cells[min(max(axis.at(sent) - first, 0), last - first)] = "┣"
+    for sent_at in span.sent_at:  # where each attempt began
+        cells[min(max(axis.at(sent_at) - first, 0), last - first)] = "┣"
     if span.end_at is None:
         cells[-1] = "→"
     bar = Text(" " * first).append("".join(cells), style)

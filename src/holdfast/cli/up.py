@@ -50,39 +50,39 @@ def up(app_at: str | None, port: int, workers: int, concurrency: int | None, whe
 
 
 async def _declared_store(app_at: str) -> str:
-    """The store that the application declares, else the usual one. Another process loads it: what its modules do when
-    they are imported is no business of the supervisor."""
+    """The store that the application declares, else the default. Another process loads the application: its modules
+    may do anything when they are imported, and must not do it in the supervisor."""
     command = (sys.executable, "-m", "holdfast", "worker", app_at, "--print-store")
     child = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
     )
     printed, _ = await child.communicate()
     if child.returncode != 0:
-        sys.exit(child.returncode)  # it has said why
+        sys.exit(child.returncode)  # the child has printed the reason
     return printed.decode().splitlines()[-1]  # the application may print as well
 
 
 async def _up(app_at: str | None, port: int, workers: int, concurrency: int | None, where: str) -> int:
     from holdfast.server.serving import bind_socket, url_of
 
-    with bind_socket(port=port) as listening, tempfile.TemporaryFile(buffering=0) as known:
-        # Bound here and handed down: who connects while the API is being replaced waits, and is answered.
+    with bind_socket(port=port) as listening, tempfile.TemporaryFile(buffering=0) as token_file:
+        # Bound here and inherited: a client that connects while the API is being replaced waits, and is served.
         listening.listen()
-        # So is the token: the link that was printed opens the next API as well.
+        # The token is inherited, too: the printed link stays valid for the next API process.
         token = new_token()
-        known.write(token.encode())
+        token_file.write(token.encode())
         holdfast = (sys.executable, "-m", "holdfast")
-        handed = ("--fd", str(listening.fileno()), "--token-fd", str(known.fileno()))
+        handed = ("--fd", str(listening.fileno()), "--token-fd", str(token_file.fileno()))
         api = (*holdfast, "serve", *handed, "--store", where)
         worker = (*holdfast, "worker", *([app_at] if app_at else []), "--store", where)
         worker += () if concurrency is None else ("--concurrency", str(concurrency))
         names = ["worker"] if workers == 1 else [f"worker-{nth}" for nth in range(1, workers + 1)]
         supervisor = Supervisor(
             [
-                Part("api", api, shared=(listening.fileno(), known.fileno())),
+                Part("api", api, shared=(listening.fileno(), token_file.fileno())),
                 *(Part(name, worker) for name in names),
             ],
-            tell=lambda said: click.echo(f"  {said}", err=True),
+            tell=lambda message: click.echo(f"  {message}", err=True),
             up=lambda: _greet(url_of(listening), where, token),
         )
         loop = asyncio.get_running_loop()
@@ -97,6 +97,6 @@ def _greet(url: str, where: str, token: str) -> None:
     click.echo(f"In another terminal, after `export HOLDFAST_API_URL={url}`:", err=True)
     for line in ("holdfast agent create helper", "holdfast chat helper", "holdfast jobs --watch"):
         click.echo(f"  {line}", err=True)
-    if address.parse(where).kind == "sqlite":  # another address may have a password in it
+    if address.parse(where).kind == "sqlite":  # another address may contain a password
         click.echo("To see recovery on the page, run the demo, which kills a worker three times:", err=True)
         click.echo(f"  holdfast demo --store {shlex.quote(where)}", err=True)

@@ -63,7 +63,7 @@ def submit(
     """
 
     async def ask(client: Client) -> WorkView:
-        made = await client.submit_work(
+        submitted = await client.submit_work(
             description,
             asked["capability"],
             boundary=asked["boundary"],
@@ -76,18 +76,19 @@ def submit(
             context_data=_data(data),
         )
         if not waits:
-            return made
+            return submitted
         click.echo(
-            f"work {plain(made.id)} waits for an agent with the capability {plain(made.capability)}", err=True
+            f"work {plain(submitted.id)} waits for an agent with the capability {plain(submitted.capability)}",
+            err=True,
         )
         while True:
             try:
-                await client.result(made.id, timeout_s=10)
+                await client.result(submitted.id, timeout_s=10)
             except NotOver:
-                if (view := await client.get_work(made.id)).status is WorkStatus.DEAD_LETTER:
+                if (view := await client.get_work(submitted.id)).status is WorkStatus.DEAD_LETTER:
                     return view
                 continue
-            return await client.get_work(made.id)
+            return await client.get_work(submitted.id)
 
     view = _asked(where, ask, making=True)
     _show(view, as_json=as_json)
@@ -136,8 +137,8 @@ def list_(
 
     page = _asked(where, look)
     if as_json:
-        for one in page.items:
-            show(one, as_json=True)
+        for item in page.items:
+            show(item, as_json=True)
     elif page.items:
         render.console().print(_listed(page.items))
     else:
@@ -233,16 +234,16 @@ def _listed(items: Sequence[WorkView]) -> Table:
     grid = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("work", "status", "capability", "held by", "done", "what"):
         grid.add_column(column, no_wrap=True, overflow="ellipsis")
-    grid.columns[0].min_width = max(min(len(one.id), 40) for one in items)
-    grid.columns[1].min_width = max(len(one.status) for one in items)
+    grid.columns[0].min_width = max(min(len(item.id), 40) for item in items)
+    grid.columns[1].min_width = max(len(item.status) for item in items)
     grid.columns[4].min_width = 4
-    for one in items:
+    for item in items:
         grid.add_row(
-            render.text(one.id),
-            render.text(one.status, render.STYLES.get(one.status, "yellow")),
-            render.text(one.capability),
-            render.text(short(one.assigned_to or "")[:12]),
-            "" if one.progress is None else f"{one.progress}%",
-            render.text(one.description),
+            render.text(item.id),
+            render.text(item.status, render.STYLES.get(item.status, "yellow")),
+            render.text(item.capability),
+            render.text(short(item.assigned_to or "")[:12]),
+            "" if item.progress is None else f"{item.progress}%",
+            render.text(item.description),
         )
     return grid

@@ -43,7 +43,7 @@ class WorkerGroup(click.Group):
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The options of `run`, which is what a person looks for here, and the other commands below them."""
+        """The options of `run`, which a reader expects here, and the other commands below them."""
         run = self.commands["run"]
         formatter.write_usage(ctx.command_path, "[OPTIONS] [APP]")
         formatter.write_usage(ctx.command_path, "COMMAND [ARGS]...", prefix="       ")
@@ -161,8 +161,8 @@ async def _work(
     name: str | None,
     where: str,
     port: _Port | None,
-    named: Callable[[str], None],
-    alone: tuple[str, ...] | None,
+    set_worker: Callable[[str], None],
+    isolated_command: tuple[str, ...] | None,
 ) -> None:
     meter = _meter(port)
     process = await open_process(
@@ -174,17 +174,17 @@ async def _work(
         schedules=tuple(app.schedules.values()),
         meter=meter,
         ends_when_blocked=True,
-        isolated_command=alone,
+        isolated_command=isolated_command,
         on_undurable=app.choose_on_undurable("warn"),
     )
-    named(process.name)
+    set_worker(process.name)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(process.close)
-        door = None if port is None else await _open_door(stack, process, meter, port)
+        probe_server = None if port is None else await _open_door(stack, process, meter, port)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, _stop, process, door)
-        process.set_drain_handler(lambda: _drain(process, door))
+            loop.add_signal_handler(number, _stop, process, probe_server)
+        process.set_drain_handler(lambda: _drain(process, probe_server))
         kinds = (
             ", ".join(sorted({*app.agents, *app.sessions}))
             or "configured agents only (the application declares none)"
@@ -208,21 +208,21 @@ def _meter(port: _Port | None) -> Telemetry:
 async def _open_door(stack: contextlib.AsyncExitStack, process: Process, meter: Any, port: _Port) -> Service:
     from holdfast.server.probe_server import side_door
 
-    door = side_door(process.store, meter, port.host, port.number, port.names)
-    url, service = await stack.enter_async_context(door)
+    probe = side_door(process.store, meter, port.host, port.number, port.names)
+    url, service = await stack.enter_async_context(probe)
     click.echo(f"health and metrics: {url}/health, {url}/metrics", err=True)
     return service
 
 
-def _drain(process: Process, door: Service | None) -> None:
+def _drain(process: Process, probe_server: Service | None) -> None:
     click.echo("drain requested with `holdfast worker drain`", err=True)
-    _stop(process, door)
+    _stop(process, probe_server)
 
 
-def _stop(process: Process, door: Service | None) -> None:
+def _stop(process: Process, probe_server: Service | None) -> None:
     process.drain()
-    if door is not None:
-        door.drain()
+    if probe_server is not None:
+        probe_server.drain()
     click.echo(
         "stopping: calls in progress finish, jobs are released. Press Ctrl-C again to release them at once.",
         err=True,
@@ -251,19 +251,19 @@ def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
 
     page = wait_for(look())
     if as_json:
-        for one in page:
-            show(one, as_json=True)
+        for row in page:
+            show(row, as_json=True)
     elif page.items:
         rows = [
             (
-                one.label,
-                _state(one),
-                f"{one.holds}/{one.concurrency}",
-                ", ".join(one.queues),
-                ", ".join(one.kinds),
-                render.instant(one.seen_at),
+                row.label,
+                _state(row),
+                f"{row.holds}/{row.concurrency}",
+                ", ".join(row.queues),
+                ", ".join(row.kinds),
+                render.instant(row.seen_at),
             )
-            for one in page
+            for row in page
         ]
         table(("worker", "state", "jobs", "queues", "kinds", "last heartbeat"), rows, as_json=False)
     else:
@@ -272,9 +272,9 @@ def list_(where: str, *, limit: int, cursor: str | None, as_json: bool) -> None:
         click.echo(f"more: --cursor {plain(page.next)}", err=True)
 
 
-def _state(one: WorkerView) -> str:
-    state = "running" if one.state is WorkerState.HERE else str(one.state)
-    return f"{state}, drain requested" if one.drain_asked_at is not None and not one.draining else state
+def _state(view: WorkerView) -> str:
+    state = "running" if view.state is WorkerState.HERE else str(view.state)
+    return f"{state}, drain requested" if view.drain_asked_at is not None and not view.draining else state
 
 
 @worker.command()
@@ -310,16 +310,16 @@ def drain(worker: str, where: str, *, why: str, by: str, operation_id: str | Non
 
 async def _find_worker(client: Client, name: str) -> str:
     """The full name of the one worker with this name or label."""
-    found: list[WorkerView] = []
+    matches: list[WorkerView] = []
     cursor: str | None = None
     while True:
         page = await client.list_workers(limit=ROWS_PER_PAGE_MAX, cursor=cursor)
-        found += [one for one in page if name in {one.worker, one.label}]
+        matches += [view for view in page if name in {view.worker, view.label}]
         cursor = page.next
         if cursor is None:
             break
-    exact = [one.worker for one in found if one.worker == name]
-    names = exact or [one.worker for one in found]
+    exact = [view.worker for view in matches if view.worker == name]
+    names = exact or [view.worker for view in matches]
     if len(names) == 1:
         return names[0]
     msg = f"{len(names)} workers are called {name!r}" if names else f"there is no worker {name!r}"
