@@ -144,7 +144,7 @@ class AppRegistry(ABC):
         budget: the limit on what each such job may use together with all jobs that it spawns. At a limit the job
         stops before the call that would exceed it, and asks. capability: the agent takes work items that require it,
         as its one argument, an `hf.Work`; boundaries: also work items that only agents inside one of these boundaries
-        may see. retry: how often the function runs again after it raised: by default three times, and once if its
+        may see. retry: how many attempts a job gets when the function raises: by default three in all, and one if its
         code is wrong (a TypeError, an undefined name). Its calls are retried by their own policies before that.
         timeout: how long a job may take as a whole, including waits, retries and the time in the queue; then it fails
         with `hf.JobTimedOut`.
@@ -337,9 +337,9 @@ class AppRegistry(ABC):
         receiver_delay: how long after the call the probe may still not see it. approve: True, or a condition on the
         arguments: then a person must approve before the call. on_resume: "relaunch" for a black box that is simply
         started again, unless `output(key, args)` finds its output. raises: the errors that code may catch by their
-        class; they are not retried unless `retry` says so. retry: how often a failed call is repeated; the default
-        covers an outage of a minute. An unsafe call is retried only if it certainly did nothing. sent_nothing: the
-        errors that prove this, such as ConnectionRefusedError.
+        class; they are not retried unless `retry` says so. retry: how many attempts a call gets when it fails; the
+        default covers an outage of a minute. An unsafe call is retried only if it certainly did nothing.
+        sent_nothing: the errors that prove this, such as ConnectionRefusedError.
         """
         terms = terms_of(
             effect=effect,

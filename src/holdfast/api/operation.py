@@ -43,7 +43,7 @@ _STATUSES: Final[dict[Any, tuple[int, ...]]] = {Submitted: (201, 200), Accepted:
 
 
 class Created(msgspec.Struct, Generic[R], frozen=True):
-    """The result of a handler that creates something: the thing, and whether it is new. The caller gets the thing."""
+    """The result of a handler that creates a record: the record, and whether it is new. The caller gets the record."""
 
     value: R
     is_new: bool
