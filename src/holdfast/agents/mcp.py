@@ -152,7 +152,7 @@ class McpServer:
     ) -> Any:
         """Calls the tool; returns the server's response."""
         client = await self._client()
-        from mcp import MCPError  # here it is certainly there
+        from mcp import MCPError  # imported by now: the client needs it
 
         post = Post()
         token = POST.set(post)

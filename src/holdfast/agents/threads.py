@@ -70,7 +70,7 @@ def _tell(
 
 
 def _interrupt(thread: threading.Thread) -> None:
-    import ctypes  # for this alone, and most processes never cut a call off
+    import ctypes  # needed here only: most processes never cancel a blocking call
 
     if thread.ident is not None and thread.is_alive():
         ctypes.pythonapi.PyThreadState_SetAsyncExc(

@@ -30,7 +30,7 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     except HoldfastError as error:
         from holdfast.cli.output import (
             complain,
-        )  # with all that a command needs to speak; help needs none of it
+        )  # imported on an error only: help does not need it
 
         complain(error)
         return exit_status(error)

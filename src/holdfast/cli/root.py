@@ -106,7 +106,7 @@ class Lazy(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Names the commands that are spelled similarly to an unknown one."""
         if args and self.get_command(ctx, args[0]) is None:
-            import difflib  # the help does without it
+            import difflib  # help does not need it
 
             near = difflib.get_close_matches(args[0], [*_COMMANDS, *_RENAMED], n=3, cutoff=0.6)
             names = dict.fromkeys(_RENAMED.get(name, name) for name in near)
