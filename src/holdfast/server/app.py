@@ -1,7 +1,6 @@
 """ASGI application: guards first, then the table of endpoints, then a response or a problem. It sends nothing else.
 
 app = make_app("sqlite:///holdfast.db")        # opens the store when the server starts, closes it when it ends
-
 app = make_app(store, clock=…, ids=…)          # the caller closes the store
 """
 
