@@ -17,7 +17,8 @@ from holdfast.model.budget import Budget
 from holdfast.model.events import JobCreated
 from holdfast.model.hash_chain import Head
 from holdfast.model.ids import check_integer, check_name
-from holdfast.model.limits import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
+from holdfast.model.limits import INTEGER_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
+from holdfast.model.page import decode_cursor, encode_cursor
 from holdfast.model.states import Slot, Status, WaitReason
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -69,6 +70,22 @@ class Submitted(msgspec.Struct, frozen=True):
     created: bool
 
 
+class SubmissionRow(msgspec.Struct, frozen=True, gc=False):
+    """The row of `jobs`: what was submitted, and when; it never changes. Field order is the order of its columns."""
+
+    job_id: str
+    namespace: str
+    kind: str
+    queue: str
+    priority: int
+    request_key: str | None
+    request_digest: bytes
+    parent_job_id: str | None
+    parent_step_key: str | None
+    session_id: str | None
+    created_at: int
+
+
 class JobHead(msgspec.Struct, frozen=True, gc=False):
     """The narrow row that every append checks and moves. Field order is the order of its columns."""
 
@@ -109,7 +126,8 @@ def check_fence(head: JobHead, fence: int) -> None:
 class JobRecord(msgspec.Struct, frozen=True):
     """A job in a list: what was submitted, and its status.
 
-    `changed_at` is the time of its newest event, `worker` holds it now.
+    `changed_at` is the time of its newest event, `worker` holds it now. Every other field has the name of its column in
+    `jobs` or `job_heads`.
     """
 
     job_id: str
@@ -158,6 +176,19 @@ class JobNames(msgspec.Struct, frozen=True):
     queues: tuple[str, ...]
 
 
+def encode_job_cursor(last: JobRecord) -> str:
+    """The cursor of the page after this job. Jobs are listed newest first, those of one instant by id."""
+    return encode_cursor("jobs", last.created_at, last.job_id)
+
+
+def decode_job_cursor(cursor: str | None) -> tuple[int, str]:
+    """The time and the id before which a page of jobs begins."""
+    if cursor is None:
+        return INTEGER_MAX, ""
+    created_at, job_id = decode_cursor("jobs", cursor, keys=2)
+    return check_integer(created_at, "cursor"), str(job_id)
+
+
 def check_draft(draft: JobDraft) -> JobDraft:
     """The draft, or an error that says what to change."""
     check_name(draft.kind, "kind")
@@ -193,6 +224,23 @@ def request_digest(draft: JobDraft) -> bytes:
     if draft.edited is not None:
         asked.append(draft.edited)
     return canonical.digest(canonical.encode(asked))
+
+
+def make_submission(draft: JobDraft, job_id: str, created_at: int) -> SubmissionRow:
+    """The row that the store keeps of a new job."""
+    return SubmissionRow(
+        job_id=job_id,
+        namespace=draft.namespace,
+        kind=draft.kind,
+        queue=draft.queue,
+        priority=draft.priority,
+        request_key=draft.request_key,
+        request_digest=request_digest(draft),
+        parent_job_id=draft.parent_job_id,
+        parent_step_key=draft.parent_step_key,
+        session_id=draft.session_id,
+        created_at=created_at,
+    )
 
 
 def make_created_event(draft: JobDraft) -> JobCreated:

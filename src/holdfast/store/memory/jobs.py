@@ -22,10 +22,13 @@ from holdfast.model.jobs import (
     JobRecord,
     Submitted,
     check_draft,
+    decode_job_cursor,
+    encode_job_cursor,
     make_created_event,
+    make_submission,
     request_digest,
 )
-from holdfast.model.page import Page, decode_cursor, encode_cursor
+from holdfast.model.page import Page
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import FOR_A_PERSON, TERMINAL, Slot, Status, WaitReason
 from holdfast.model.suspicion import is_unclaimed
@@ -33,8 +36,6 @@ from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.budgets import open_account
 from holdfast.store.memory.queue_limits import make_room
 from holdfast.store.memory.state import JobRow, MemoryState, MemoryWorkRow
-
-_CURSOR: Final = "jobs"
 
 
 class MemoryJobs:
@@ -72,12 +73,11 @@ class MemoryJobs:
 
     async def list(self, which: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page[JobRecord]:
         records = [_record(row) for row in self._state.tables.jobs.values()]
-        found = sorted((r for r in records if _fits(r, which)), key=lambda r: r.job_id, reverse=True)
-        if cursor is not None:
-            (last,) = decode_cursor(_CURSOR, cursor, keys=1)
-            found = [record for record in found if record.job_id < str(last)]
+        before = decode_job_cursor(cursor)
+        found = [record for record in records if _fits(record, which) and _age(record) < before]
+        found.sort(key=_age, reverse=True)
         page = tuple(found[:limit])
-        return Page(page, encode_cursor(_CURSOR, page[-1].job_id) if page and len(found) > limit else None)
+        return Page(page, encode_job_cursor(page[-1]) if page and len(found) > limit else None)
 
     async def list_needing_person(
         self, namespace: str | None = None, *, limit: int = 100, after: str = ""
@@ -116,7 +116,7 @@ def submit(work: MemoryWorkRow, draft: JobDraft, *, admitting: bool = False) -> 
         return Submitted(job_id, created=False)
     if admitting:
         make_room(work, draft)
-    return Submitted(_create(work, draft, digest), created=True)
+    return Submitted(_create(work, draft), created=True)
 
 
 def promote(work: MemoryWorkRow, namespace: str, session_id: str) -> None:
@@ -161,11 +161,11 @@ def _made_before(work: MemoryWorkRow, draft: JobDraft) -> tuple[str, str, bytes]
         return None
     job, tomb = work.tables.jobs.get(job_id), work.tables.tombs.get(job_id)
     if job is not None:
-        return job_id, job.head.namespace, job.request_digest
+        return job_id, job.head.namespace, job.submission.request_digest
     return None if tomb is None else (job_id, tomb.stone.namespace, tomb.request_digest)
 
 
-def _create(work: MemoryWorkRow, draft: JobDraft, digest: bytes) -> str:
+def _create(work: MemoryWorkRow, draft: JobDraft) -> str:
     job_id = draft.job_id if draft.job_id is not None else work.ids.new("job")
     _check_parent(work, draft)
     fence = lease.floor(work.epoch)
@@ -199,11 +199,7 @@ def _create(work: MemoryWorkRow, draft: JobDraft, digest: bytes) -> str:
         keep_large(work, draft.namespace, event.body)
     work.tables.jobs[job_id] = JobRow(
         head=head,
-        request_key=draft.request_key,
-        request_digest=digest,
-        parent_job_id=draft.parent_job_id,
-        parent_step_key=draft.parent_step_key,
-        created_at=work.wall,
+        submission=make_submission(draft, job_id, work.wall),
         events=events,
         work=draft.work,
     )
@@ -238,25 +234,14 @@ def _slot(work: MemoryWorkRow, draft: JobDraft) -> Slot | None:
 
 def _record(row: JobRow) -> JobRecord:
     head = row.head
-    return JobRecord(
-        job_id=head.job_id,
-        namespace=head.namespace,
-        kind=head.kind,
-        queue=head.queue,
-        priority=head.priority,
-        request_key=row.request_key,
-        parent_job_id=row.parent_job_id,
-        parent_step_key=row.parent_step_key,
-        session_id=head.session_id,
-        created_at=row.created_at,
-        status=head.status,
-        wait_reason=head.wait_reason,
-        head_seq=head.head_seq,
-        changed_at=row.events[-1].at,
-        worker=head.lease_owner if head.status is Status.RUNNING else None,
-        attempts=head.attempts,
-        takeovers=head.takeovers,
-    )
+    values = msgspec.structs.asdict(head) | msgspec.structs.asdict(row.submission)
+    values["changed_at"] = row.events[-1].at
+    values["worker"] = head.lease_owner if head.status is Status.RUNNING else None
+    return JobRecord(**{name: values[name] for name in JobRecord.__struct_fields__})
+
+
+def _age(record: JobRecord) -> tuple[int, str]:
+    return record.created_at, record.job_id
 
 
 def _may_need_person(row: JobRow, now: int) -> bool:

@@ -167,8 +167,8 @@ def _reach(rows: Sequence[JobRow], roots: Sequence[str]) -> dict[str, int]:
     """What a restricted claim may take, and for how long each must have been ready."""
     children: dict[str, list[str]] = {}
     for row in rows:
-        if row.parent_job_id is not None:
-            children.setdefault(row.parent_job_id, []).append(row.head.job_id)
+        if row.submission.parent_job_id is not None:
+            children.setdefault(row.submission.parent_job_id, []).append(row.head.job_id)
     own: set[str] = set()
     new = list(roots)
     while new:

@@ -88,7 +88,7 @@ def _judged(work: MemoryWorkRow, row: JobRow, policy: RetentionPolicy) -> Pruned
 
 def _standing(tables: Tables, row: JobRow) -> Standing:
     head = row.head
-    parent = None if row.parent_job_id is None else tables.jobs.get(row.parent_job_id)
+    parent = None if row.submission.parent_job_id is None else tables.jobs.get(row.submission.parent_job_id)
     unknown = {CallStatus.PREPARED, CallStatus.UNCERTAIN}
     return Standing(
         job_id=head.job_id,
@@ -97,12 +97,12 @@ def _standing(tables: Tables, row: JobRow) -> Standing:
         status=head.status,
         head_seq=head.head_seq,
         head_hash=head.head_hash,
-        created_at=row.created_at,
+        created_at=row.submission.created_at,
         ended_at=row.events[-1].at,
-        request_key=row.request_key,
-        request_digest=row.request_digest,
+        request_key=row.submission.request_key,
+        request_digest=row.submission.request_digest,
         parent_status=None if parent is None else parent.head.status,
-        children=sum(other.parent_job_id == head.job_id for other in tables.jobs.values()),
+        children=sum(other.submission.parent_job_id == head.job_id for other in tables.jobs.values()),
         calls=len(row.calls),
         open_calls=sum(call.status in unknown for call in row.calls.values()),
         pruned=_pruned(tables, head.job_id),
@@ -132,9 +132,9 @@ def _carry_out(work: MemoryWorkRow, row: JobRow, how: How) -> None:
         status=head.status,
         head_seq=head.head_seq,
         head_hash=head.head_hash,
-        created_at=row.created_at,
+        created_at=row.submission.created_at,
         ended_at=row.events[-1].at,
         pruned_at=work.wall,
         how=how,
     )
-    tables.tombs[head.job_id] = TombRow(stone, row.request_key, row.request_digest)
+    tables.tombs[head.job_id] = TombRow(stone, row.submission.request_key, row.submission.request_digest)

@@ -81,7 +81,7 @@ class MemorySessions:
         made: dict[str, list[int]] = {}
         for row in self._state.tables.jobs.values():
             if row.head.namespace == namespace and row.head.session_id is not None:
-                made.setdefault(row.head.session_id, []).append(row.created_at)
+                made.setdefault(row.head.session_id, []).append(row.submission.created_at)
         committed = {
             name: session.revision
             for (owner, name), session in self._state.tables.sessions.items()

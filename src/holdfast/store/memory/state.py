@@ -27,7 +27,7 @@ from holdfast.model.configured_agents import HostedAgent
 from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.ids import IdSource
 from holdfast.model.inbox import InboxBatch
-from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead, WorkItemRow
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead, SubmissionRow, WorkItemRow
 from holdfast.model.ledger import CallRow
 from holdfast.model.mailbox import Mail
 from holdfast.model.queue_limits import QueueLimits
@@ -52,11 +52,7 @@ class JobRow:
     """A job, and everything that is found under its id."""
 
     head: JobHead
-    request_key: str | None
-    request_digest: bytes
-    parent_job_id: str | None
-    parent_step_key: str | None
-    created_at: int
+    submission: SubmissionRow
     events: tuple[SealedEvent, ...] = ()
     letters: tuple[Mail, ...] = ()  # body packed
     timers: Mapping[str, int] = field(default_factory=dict)  # step key → due at

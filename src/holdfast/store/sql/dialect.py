@@ -15,18 +15,25 @@ and these habits are what keeps it so (each was tried on both databases):
 `{boot}` names the stretch of time in which ticks compare. `{wall}` is wall time, which people set: only schedules ask
 for it. The executor supplies the values.
 
-`{head}` is the columns of `job_heads` in the order of the fields of `JobHead`, `{head:h}` the same of the table `h`. No
-other place lists them, except the migration that makes the table."""
+Columns that the fields of a struct name are written nowhere else but in the migration that makes the table:
+
+    {head} {head:h}     the columns of `job_heads`: the fields of `JobHead`, plain or of the table `h`
+    {job} {job:j}       the columns of `jobs`: the fields of `SubmissionRow`
+    {job_values}        their values on insert, by parameter; `created_at` is now
+    {job_arrays}        the same as arrays of many jobs of one namespace, and
+    {job_array_names}   the columns that those are
+    {record}            the fields of `JobRecord`, from `jobs j` and `job_heads h`
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from holdfast.model.jobs import JobHead
+from holdfast.model.jobs import JobHead, JobRecord, SubmissionRow
 from holdfast.store.store_clock import TOLERANCE_US
 
 TIMES: Final = frozenset({"now", "tick", "boot", "wall", "step"})
@@ -125,16 +132,51 @@ def render(source: str, dialect: Dialect) -> str:
         if token == "listed":
             return dialect.listed(argument)
         if token == "head":
-            return head_columns(argument)
+            return _columns(JobHead.__struct_fields__, argument)
+        if token == "job":
+            return _columns(SubmissionRow.__struct_fields__, argument)
         return dialect.tokens[token]
 
-    return _TOKEN.sub(word, source)
+    return _TOKEN.sub(word, _TOKEN.sub(_expand, source))
 
 
-def head_columns(table: str | None = None) -> str:
-    """The columns of `job_heads`, each with the table's name before it if there is one."""
+def _expand(match: re.Match[str]) -> str:
+    """Lists of columns and values, which may hold tokens of the dialect; any other token stays for it."""
+    match match.group(1):
+        case "job_values":
+            return ", ".join(
+                "{now}" if name == "created_at" else f":{name}" for name in SubmissionRow.__struct_fields__
+            )
+        case "job_arrays":
+            return ", ".join(f"CAST(:each_{name} AS {kind}[])" for name, kind in JOB_ARRAYS.items())
+        case "job_array_names":
+            return ", ".join(JOB_ARRAYS)
+        case "record":
+            return ", ".join(_record_column(name) for name in JobRecord.__struct_fields__)
+        case _:
+            return match.group(0)
+
+
+def _columns(names: Iterable[str], table: str | None) -> str:
+    """The columns, each with the table's name before it if there is one."""
     prefix = "" if table is None else f"{table}."
-    return ", ".join(prefix + column for column in JobHead.__struct_fields__)
+    return ", ".join(prefix + column for column in names)
+
+
+JOB_ARRAYS: Final = {
+    field.name: {int: "bigint", bytes: "bytea"}.get(field.type, "text")
+    for field in msgspec.structs.fields(SubmissionRow)
+    if field.name not in {"namespace", "created_at"}
+}
+"""Column of `jobs` → its type on Postgres, without those that many jobs submitted at once have in common."""
+
+
+def _record_column(name: str) -> str:
+    if name == "changed_at":
+        return "(SELECT e.at FROM events e WHERE e.job_id = h.job_id AND e.seq = h.head_seq)"
+    if name == "worker":
+        return "h.lease_owner"
+    return f"{'j' if name in SubmissionRow.__struct_fields__ else 'h'}.{name}"
 
 
 def compile_statement(name: str, source: str, dialect: Dialect) -> Compiled:

@@ -23,14 +23,17 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 
+import msgspec
+
 from holdfast.errors import NotFound
 from holdfast.model import lease
 from holdfast.model.events import JobCreated
 from holdfast.model.hash_chain import EMPTY, GENESIS, Head, SealedEvent, body_of, seal
-from holdfast.model.jobs import JobDraft, Submitted, make_created_event, request_digest
+from holdfast.model.jobs import JobDraft, Submitted, make_created_event, make_submission
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import Status
 from holdfast.store.executor import Executor, RunAgain, Transaction, Value
+from holdfast.store.sql.dialect import JOB_ARRAYS
 from holdfast.store.tables.bulk_append import event_values
 from holdfast.store.tables.payloads import need_namespace
 from holdfast.store.tables.queue_limits import admit_in
@@ -89,19 +92,12 @@ def _sealed(draft: JobDraft, fence: int, at: int) -> Sealed:
     return draft, event, head
 
 
-def _job_values(draft: JobDraft) -> dict[str, Value]:
-    return {
-        "job_id": draft.job_id,
-        "namespace": draft.namespace,
-        "kind": draft.kind,
-        "queue": draft.queue,
-        "priority": draft.priority,
-        "request_key": None,
-        "request_digest": request_digest(draft),
-        "parent_job_id": draft.parent_job_id,
-        "parent_step_key": draft.parent_step_key,
-        "session_id": None,
-    }
+def job_values(draft: JobDraft) -> dict[str, Value]:
+    """The values of the row of `jobs`; the database dates it."""
+    assert draft.job_id is not None
+    values = msgspec.structs.asdict(make_submission(draft, draft.job_id, created_at=0))
+    del values["created_at"]
+    return values
 
 
 async def _write_rows(tx: Transaction, drafts: Sequence[JobDraft], _bodies: Sequence[bytes]) -> int:
@@ -110,7 +106,7 @@ async def _write_rows(tx: Transaction, drafts: Sequence[JobDraft], _bodies: Sequ
     assert state is not None, "an open store has a state"
     assert wall is not None, "there is always a time"
     sealed = [_sealed(draft, lease.floor(state[1]), wall[0]) for draft in drafts]
-    made = await tx.rows_each("insert_job", [_job_values(draft) for draft in drafts])
+    made = await tx.rows_each("insert_job", [job_values(draft) for draft in drafts])
     heads: list[dict[str, Value]] = [
         {
             "job_id": draft.job_id,
@@ -145,14 +141,11 @@ async def _write_columns(tx: Transaction, drafts: Sequence[JobDraft], bodies: Se
     return made
 
 
-_NAMES = "job_id kind queue priority request_digest parent_job_id parent_step_key".split()
-
-
 def _columns(drafts: Sequence[JobDraft], bodies: Sequence[bytes], *, admitted: bool) -> dict[str, Value]:
     """Jobs of one namespace. The database seals their first events by its own clock."""
-    jobs = [_job_values(draft) for draft in drafts]
+    jobs = [job_values(draft) for draft in drafts]
     return {
-        **{f"each_{name}": [job[name] for job in jobs] for name in _NAMES},
+        **{f"each_{name}": [job[name] for job in jobs] for name in JOB_ARRAYS},
         "each_ready_at": [draft.ready_at for draft in drafts],
         "each_body": bodies,
         "each_body_digest": [hashlib.sha256(body).digest() for body in bodies],

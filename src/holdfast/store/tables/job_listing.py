@@ -1,8 +1,8 @@
 """Finding jobs. Whatever is asked for, an index leads to it or to where the walk begins.
 
-A listing goes from new to old along the ids, so what is common is found at once. What is rare would be walked past
-everything else: jobs that run among a hundred thousand that are over. For that there are indexes of a few jobs each, by
-status, session and parent; if one of them has few enough, the page is made of those.
+A listing goes from new to old along `jobs_by_age`, so what is common is found at once. What is rare would be walked
+past everything else: jobs that run among a hundred thousand that are over. For that there are indexes of a few jobs
+each, by status, session and parent; if one of them has few enough, the page is made of those.
 """
 
 from __future__ import annotations
@@ -13,20 +13,24 @@ from typing import Any, Final
 from holdfast.model.jobs import JobFilter, JobNames
 from holdfast.model.states import FOR_A_PERSON, TERMINAL, Status, WaitReason
 from holdfast.model.suspicion import UNCLAIMED_US
-from holdfast.store.executor import Row, Transaction
+from holdfast.store.executor import Row, Transaction, Value
 from holdfast.store.tables.payloads import word
 
 FEW: Final = 2_000
 """So many are sorted for a page; if there are more, the walk soon meets enough of them."""
 
 
-async def list_in(tx: Transaction, which: JobFilter, *, before: str | None, limit: int) -> Sequence[Row]:
-    """Rows of jobs, newest id first."""
+async def list_in(tx: Transaction, which: JobFilter, *, before: tuple[int, str], limit: int) -> Sequence[Row]:
+    """Rows of jobs, newest first."""
     wanted = _wanted(which)
+    wanted["since"] = wanted["since"] or 0
+    until = wanted.pop("until")
+    before_at, before_id = before if until is None else min(before, (until, ""))
+    start: dict[str, Value] = {"before_at": before_at, "before_id": before_id}
     few = await _few(tx, which)
     if few is None:
-        return await tx.rows("list_jobs", before=before, limit=limit, **wanted)
-    return await tx.rows("list_jobs_among", job_ids=few, before=before, limit=limit, **wanted)
+        return await tx.rows("list_jobs", limit=limit, **start, **wanted)
+    return await tx.rows("list_jobs_among", job_ids=few, limit=limit, **start, **wanted)
 
 
 async def needing_person_in(tx: Transaction, namespace: str | None, limit: int, after: str) -> list[str]:

@@ -20,14 +20,16 @@ from holdfast.model.jobs import (
     JobRecord,
     Submitted,
     check_draft,
+    decode_job_cursor,
+    encode_job_cursor,
     make_created_event,
     request_digest,
 )
-from holdfast.model.page import Page, decode_cursor, encode_cursor
+from holdfast.model.page import Page
 from holdfast.model.states import Slot, Status, WaitReason
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.budgets import open_in
-from holdfast.store.tables.bulk_submit import submit_at_once, submit_plain_in
+from holdfast.store.tables.bulk_submit import job_values, submit_at_once, submit_plain_in
 from holdfast.store.tables.job_heads import head_of
 from holdfast.store.tables.job_listing import list_in, names_in, needing_person_in, tally_in
 from holdfast.store.tables.payloads import need_namespace, store_body, word
@@ -114,13 +116,13 @@ class SqlJobs:
         return await self._executor.read(work)
 
     async def list(self, which: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page[JobRecord]:
-        before = None if cursor is None else str(decode_cursor("jobs", cursor, keys=1)[0])
+        before = decode_job_cursor(cursor)
 
         async def work(tx: Transaction) -> Sequence[Row]:
             return await list_in(tx, which, before=before, limit=limit + 1)
 
         records = [_record(row) for row in await self._executor.read(work)]
-        more = encode_cursor("jobs", records[limit - 1].job_id) if len(records) > limit > 0 else None
+        more = encode_job_cursor(records[limit - 1]) if len(records) > limit > 0 else None
         return Page(tuple(records[:limit]), more)
 
     async def list_needing_person(
@@ -150,19 +152,7 @@ async def submit_in(tx: Transaction, draft: JobDraft, *, admitting: bool = False
         return known
     if admitting and limited:
         await admit_in(tx, [draft])
-    inserted = await tx.row(
-        "insert_job",
-        job_id=draft.job_id,
-        namespace=draft.namespace,
-        kind=draft.kind,
-        queue=draft.queue,
-        priority=draft.priority,
-        request_key=draft.request_key,
-        request_digest=digest,
-        parent_job_id=draft.parent_job_id,
-        parent_step_key=draft.parent_step_key,
-        session_id=draft.session_id,
-    )
+    inserted = await tx.row("insert_job", **job_values(draft))
     if inserted is None:
         known = await _known(tx, draft, digest)
         assert known is not None, "an insert that conflicts has something to conflict with"

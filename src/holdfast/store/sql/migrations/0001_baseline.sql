@@ -64,6 +64,8 @@ CREATE TABLE jobs (
     FOREIGN KEY (namespace, parent_job_id) REFERENCES jobs (namespace, job_id) DEFERRABLE INITIALLY IMMEDIATE
 ) {options};
 
+-- Listings are newest first; the id decides between jobs of one instant.
+CREATE INDEX jobs_by_age ON jobs (created_at, job_id);
 CREATE INDEX jobs_by_parent ON jobs (parent_job_id, job_id) WHERE parent_job_id IS NOT NULL;
 CREATE INDEX jobs_by_session ON jobs (namespace, session_id, job_id) WHERE session_id IS NOT NULL;
 

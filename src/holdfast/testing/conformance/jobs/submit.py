@@ -176,6 +176,16 @@ async def a_listing_goes_from_new_to_old_in_pages(bench: Bench) -> None:
     )
 
 
+async def a_listing_goes_by_time_and_not_by_id(bench: Bench) -> None:
+    for job_id in ("zebra", "ant", "monkey"):
+        await bench.submit(job_id=job_id)
+        bench.clock.advance(1_000_000)
+    page = await bench.store.jobs.list(JobFilter(), limit=2)
+    assert [record.job_id for record in page] == ["monkey", "ant"]
+    rest = await bench.store.jobs.list(JobFilter(), limit=2, cursor=page.next)
+    assert [record.job_id for record in rest] == ["zebra"]
+
+
 async def a_listing_can_be_filtered(bench: Bench) -> None:
     await bench.store.namespaces.create("elsewhere")
     parent = await bench.submit("parent")

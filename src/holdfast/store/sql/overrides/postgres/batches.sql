@@ -112,27 +112,23 @@ WITH ground AS MATERIALIZED (
       AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.job_id = :job_id)
       AND NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.job_id = :job_id AND t.how = 'remove')
 ), input AS MATERIALIZED (
-    SELECT i.*, g.fence, sha256(
+    SELECT i.*, CAST(:namespace AS text) AS namespace, {now} AS created_at, g.fence, sha256(
                CAST(:genesis AS bytea) || i.body_digest || convert_to(
                    i.job_id || '/1/' || CAST(:type AS text) || '/' || CAST(:version AS bigint) || '/' || g.fence || '/' || {now},
                    'UTF8'
                )
            ) AS hash
     FROM unnest(
-        CAST(:each_job_id AS text[]), CAST(:each_kind AS text[]), CAST(:each_queue AS text[]), CAST(:each_priority AS bigint[]),
-        CAST(:each_request_digest AS bytea[]), CAST(:each_parent_job_id AS text[]), CAST(:each_parent_step_key AS text[]),
+        {job_arrays},
         CAST(:each_ready_at AS bigint[]), CAST(:each_body AS bytea[]), CAST(:each_body_digest AS bytea[])
-    ) AS i (job_id, kind, queue, priority, request_digest, parent_job_id, parent_step_key, ready_at, body, body_digest), ground g
+    ) AS i ({job_array_names}, ready_at, body, body_digest), ground g
 ), made AS (
-    INSERT INTO jobs (job_id, namespace, kind, queue, priority, request_key, request_digest, parent_job_id, parent_step_key,
-                      session_id, created_at)
-    SELECT job_id, :namespace, kind, queue, priority, NULL, request_digest, parent_job_id, parent_step_key, NULL, {now}
-    FROM input
+    INSERT INTO jobs ({job}) SELECT {job} FROM input
     ON CONFLICT DO NOTHING
     RETURNING job_id
 ), headed AS (
     INSERT INTO job_heads ({head})
-    SELECT i.job_id, :namespace, i.queue, i.kind, i.priority, 'pending', NULL, NULL,
+    SELECT i.job_id, i.namespace, i.queue, i.kind, i.priority, 'pending', NULL, NULL,
            CASE WHEN i.ready_at = 0 THEN {now} ELSE i.ready_at END, NULL, NULL, 1, i.hash, i.fence, '', '', '', 0, 0, 0, 0
     FROM input i JOIN made m ON m.job_id = i.job_id
 ), written AS (
