@@ -31,8 +31,11 @@ from holdfast.model.limits import (
     ROWS_PER_PAGE_MAX,
     STREAMS_PER_KEY_MAX,
 )
+from holdfast.model.redaction import VALUE_LENGTH_MIN
+from holdfast.model.retention import RetentionPolicy
 from holdfast.model.suspicion import DEATHS_PER_DAY, KILLS_ALONE_MAX, SUSPECT_AT
-from holdfast.model.time import MILLISECOND, SECOND
+from holdfast.model.time import DAY, MILLISECOND, SECOND
+from holdfast.model.work import PREFERENCE_US
 from holdfast.model.worker_presence import BEAT_US, LOST_US
 from holdfast.registry.connection import SLOWLY, SOON
 from holdfast.registry.nats import RELIST_US
@@ -77,9 +80,17 @@ QUOTES = [
     Quote("guarantees.md", r"\(or (\w+) within a day\)", WORDS[DEATHS_PER_DAY]),
     Quote("guarantees.md", r"every (\w+) of a lease", FRACTIONS[ROUNDS_PER_LEASE]),
     Quote("guarantees.md", r"(\d+) minutes, `HOLDFAST_BLOCKING_LIMIT`", int(BLOCKING_LIMIT_S) // 60),
-    Quote("guarantees.md", r"a key is believed for (\w+) seconds", WORDS[BELIEVED_US // SECOND]),
-    Quote("guarantees.md", r"after (\w+) missed beats", WORDS[LOST_US // BEAT_US]),
+    Quote("guarantees.md", r"caches a key for (\w+) seconds", WORDS[BELIEVED_US // SECOND]),
+    Quote("guarantees.md", r"after (\w+) missed heartbeats", WORDS[LOST_US // BEAT_US]),
     Quote("guarantees.md", r"one call of the store in (\w+) seconds", WORDS[BEAT_US // SECOND]),
+    Quote("guarantees.md", r"A wait beyond (\w+) seconds suspends", WORDS[AWAKE_US // SECOND]),
+    Quote("guarantees.md", r"preferred type yields after (\w+) seconds", WORDS[PREFERENCE_US // SECOND]),
+    Quote("guarantees.md", r"fewer than (\d+) characters", VALUE_LENGTH_MIN),
+    Quote(
+        "guarantees.md",
+        r"\((\d+) days by default\)",
+        RetentionPolicy(older_than_us=0).keys_live_us // DAY,
+    ),
     Quote("kit.md", r"The last (\d+) checkpoints", KEPT_MAX),
     Quote("models.md", r"a wait beyond (\w+) seconds", WORDS[AWAKE_US // SECOND]),
     Quote("models.md", r"(\w+) failures in a row", WORDS[SHUT_AFTER]),
