@@ -80,7 +80,7 @@ QUOTES = [
     Quote("guarantees.md", r"a key is believed for (\w+) seconds", WORDS[BELIEVED_US // SECOND]),
     Quote("guarantees.md", r"after (\w+) missed beats", WORDS[LOST_US // BEAT_US]),
     Quote("guarantees.md", r"one call of the store in (\w+) seconds", WORDS[BEAT_US // SECOND]),
-    Quote("kit.md", r"The last (\d+) checkpoints", KEPT_MAX),
+    Quote("kit.md", r"the last (\d+) checkpoints", KEPT_MAX),
     Quote("models.md", r"a wait beyond (\w+) seconds", WORDS[AWAKE_US // SECOND]),
     Quote("models.md", r"(\w+) failures in a row", WORDS[SHUT_AFTER]),
     Quote("operating/README.md", r"for up to (\d+) s", int(DRAIN_S)),
