@@ -140,7 +140,7 @@ QUOTES = [
     Quote("tools.md", r"`receiver_delay` and (\d+) s\)", QUIET_MARGIN_US // SECOND),
     Quote("tools.md", r"nested deeper than (\d+) levels", RESULT_DEPTH_MAX),
     Quote("tools.md", r"less (\d+) KiB for the event", (JSON_BYTES_MAX - RESULT_BYTES_MAX) // KIB),
-    Quote("tools.md", r"(\w+) times if nothing is said", WORDS[ATTEMPTS_DEFAULT]),
+    Quote("tools.md", r"(\w+) times by default", WORDS[ATTEMPTS_DEFAULT]),
     Quote("tools.md", r"more than (\d+) MiB", JSON_BYTES_MAX // MIB),
     Quote("tools.md", r"your frames \(at most (\d+) and", FRAMES_MAX),
     Quote("tools.md", r"your frames \(at most \d+ and (\d+) KiB", BYTES_MAX // KIB),
