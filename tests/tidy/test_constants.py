@@ -11,14 +11,24 @@ from typing import NamedTuple
 
 import pytest
 
+from holdfast.agents.assistant import CONTEXT_TOKENS_MAX
+from holdfast.agents.attachments import BYTES_MAX as ATTACHMENT_BYTES_MAX
 from holdfast.agents.models.provider_limits import SHUT_AFTER
 from holdfast.agents.tool_calls import ANSWER_BYTES_MAX
+from holdfast.api.work import WAIT_S_MAX
+from holdfast.client.external_agent import GRACE_S
 from holdfast.engine.model_requests import AWAKE_US
 from holdfast.engine.stall_detector import HOLD_AFTER_S
 from holdfast.engine.tracebacks import BYTES_MAX, FRAMES_MAX
 from holdfast.kit.checkpoints import KEPT_MAX
 from holdfast.model.agent_registry import ENTRY_BYTES_MAX
-from holdfast.model.lease import FAILED_ATTEMPTS_MAX, LEASE_TTL_US, RENEW_EVERY_US, STOP_AHEAD_US
+from holdfast.model.lease import (
+    FAILED_ATTEMPTS_MAX,
+    LEASE_TTL_US,
+    RENEW_EVERY_US,
+    STOP_AHEAD_US,
+    TAKEOVERS_MAX,
+)
 from holdfast.model.limits import (
     ATTEMPTS_DEFAULT,
     BODY_BYTES_MAX,
@@ -26,23 +36,29 @@ from holdfast.model.limits import (
     JSON_BYTES_MAX,
     KIB,
     MIB,
+    PLAN_NODES_MAX,
     PRIORITY_MAX,
     PRIORITY_MIN,
+    RESULT_BYTES_MAX,
+    RESULT_DEPTH_MAX,
     ROWS_PER_PAGE_MAX,
     STREAMS_PER_KEY_MAX,
 )
 from holdfast.model.redaction import VALUE_LENGTH_MIN
 from holdfast.model.retention import RetentionPolicy
+from holdfast.model.side_effects import KEY_LIFETIME_USED_PERCENT, QUIET_MARGIN_US
 from holdfast.model.suspicion import DEATHS_PER_DAY, KILLS_ALONE_MAX, SUSPECT_AT
 from holdfast.model.time import DAY, MILLISECOND, SECOND
+from holdfast.model.work import LEASE_US as WORK_LEASE_US
 from holdfast.model.work import PREFERENCE_US
 from holdfast.model.worker_presence import BEAT_US, LOST_US
 from holdfast.registry.connection import SLOWLY, SOON
 from holdfast.registry.nats import RELIST_US
 from holdfast.server.access import BELIEVED_US
+from holdfast.server.mcp.summaries import CHARACTERS_MAX
 from holdfast.server.page_schemas import BULK_MAX
 from holdfast.server.settings import DEFAULT_PORT, TOGETHER, Rates, Settings
-from holdfast.worker.maintenance import SWEEP_EVERY_US
+from holdfast.worker.maintenance import ROUND_S, SWEEP_EVERY_US
 from holdfast.worker.watchdog import BLOCKING_LIMIT_S, ROUNDS_PER_LEASE
 from holdfast.worker.worker import DRAIN_S
 from tests.support.project import ROOT
@@ -76,6 +92,7 @@ QUOTES = [
     Quote("api.md", r"a body beyond (\d+) MiB", BODY_BYTES_MAX // MIB),
     Quote("api.md", r"headers beyond (\d+) KiB", HEADER_BYTES_MAX // KIB),
     Quote("glossary.md", r"or (\w+) times within a day", WORDS[DEATHS_PER_DAY]),
+    Quote("glossary.md", r"After (\w+) failures in a row", WORDS[SHUT_AFTER]),
     Quote("guarantees.md", r"After (\w+) deaths without progress", WORDS[SUSPECT_AT]),
     Quote("guarantees.md", r"\(or (\w+) within a day\)", WORDS[DEATHS_PER_DAY]),
     Quote("guarantees.md", r"every (\w+) of a lease", FRACTIONS[ROUNDS_PER_LEASE]),
@@ -91,7 +108,7 @@ QUOTES = [
         r"\((\d+) days by default\)",
         RetentionPolicy(older_than_us=0).keys_live_us // DAY,
     ),
-    Quote("kit.md", r"The last (\d+) checkpoints", KEPT_MAX),
+    Quote("kit.md", r"the last (\d+) checkpoints", KEPT_MAX),
     Quote("models.md", r"a wait beyond (\w+) seconds", WORDS[AWAKE_US // SECOND]),
     Quote("models.md", r"(\w+) failures in a row", WORDS[SHUT_AFTER]),
     Quote("operating/README.md", r"for up to (\d+) s", int(DRAIN_S)),
@@ -120,7 +137,21 @@ QUOTES = [
     Quote("operating/runbook.md", r"is tried (\w+) times", WORDS[KILLS_ALONE_MAX]),
     Quote("outside.md", r"`priority` (\d+ to \d+)", f"{PRIORITY_MIN} to {PRIORITY_MAX}"),
     Quote("outside.md", r"(\w+) attempts in all", WORDS[FAILED_ATTEMPTS_MAX]),
-    Quote("tools.md", r"(\w+) times if nothing is said", WORDS[ATTEMPTS_DEFAULT]),
+    Quote("outside.md", r"after (\w+) failed attempts", WORDS[FAILED_ATTEMPTS_MAX]),
+    Quote("outside.md", r"or (\w+) lost leases", WORDS[TAKEOVERS_MAX]),
+    Quote("outside.md", r"long polling, up to (\d+)", WAIT_S_MAX),
+    Quote("outside.md", r"(\d+) if omitted", WORK_LEASE_US // SECOND),
+    Quote("outside.md", r"`grace_s` \((\d+) s\)", int(GRACE_S)),
+    Quote("outside.md", r"at most ([\d,]+) characters", f"{CHARACTERS_MAX:,}"),
+    Quote("plans.md", r"more than ([\d,]+) nodes", f"{PLAN_NODES_MAX:,}"),
+    Quote("schedules.md", r"check every (\w+) seconds", WORDS[int(ROUND_S)]),
+    Quote("sessions.md", r"of at most (\d+) MiB", ATTACHMENT_BYTES_MAX // MIB),
+    Quote("sessions.md", r"tokens \(([\d,]+) by default\)", f"{CONTEXT_TOKENS_MAX:,}"),
+    Quote("tools.md", r"for (\d+) % of `key_lifetime`", KEY_LIFETIME_USED_PERCENT),
+    Quote("tools.md", r"`receiver_delay` and (\d+) s\)", QUIET_MARGIN_US // SECOND),
+    Quote("tools.md", r"nested deeper than (\d+) levels", RESULT_DEPTH_MAX),
+    Quote("tools.md", r"less (\d+) KiB for the event", (JSON_BYTES_MAX - RESULT_BYTES_MAX) // KIB),
+    Quote("tools.md", r"(\w+) times by default", WORDS[ATTEMPTS_DEFAULT]),
     Quote("tools.md", r"more than (\d+) MiB", JSON_BYTES_MAX // MIB),
     Quote("tools.md", r"your frames \(at most (\d+) and", FRAMES_MAX),
     Quote("tools.md", r"your frames \(at most \d+ and (\d+) KiB", BYTES_MAX // KIB),
