@@ -1,4 +1,5 @@
-"""A store all of whose calls go through one function: to watch it, to fail on purpose, to die at a named point."""
+"""Store interceptor: passes every call of a store through one function, to observe it, to inject faults, or to crash at
+a named point."""
 
 from __future__ import annotations
 
@@ -36,11 +37,11 @@ if TYPE_CHECKING:
 
 Call = Callable[..., Awaitable[Any]]
 Around = Callable[[str, Call, tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
-"""What happens instead of a call: its name (`journal.append`), the call itself, its arguments."""
+"""The interceptor. It gets the name of a call (`journal.append`), the method, and its arguments."""
 
 
 class _Port:
-    """One noun of a store, with every call of it led through `around`."""
+    """One port of a store; passes each of its calls through `around`."""
 
     def __init__(self, port: Any, noun: str, around: Around) -> None:
         self._port = port
@@ -48,7 +49,7 @@ class _Port:
         self._around = around
 
     is_near = False
-    """Nothing goes past `around`: a journal is asked the long way."""
+    """False, so that group commit does not use `append_now`, which is no coroutine and would bypass `around`."""
 
     def __getattr__(self, verb: str) -> Any:
         method = getattr(self._port, verb)
@@ -64,7 +65,7 @@ class _Port:
 
 
 class InterceptedStore:
-    """A store all of whose calls go through one function."""
+    """A store whose calls all pass through one function."""
 
     def __init__(self, store: Store, around: Around) -> None:
         self.inner = store

@@ -1,4 +1,4 @@
-"""The file of a backup: checked, flushed, and in place under its name only when it is whole."""
+"""Backup file: gets its name only when it is complete, checked and on disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Backup(msgspec.Struct, frozen=True):
 
 
 def scratch(target: Path) -> Path:
-    """Where the copy grows until it is whole, beside its final place so that the last step is a rename."""
+    """The path of the incomplete copy, beside the target so that the last step is a rename."""
     if target.exists():
         msg = f"{target} exists"
         raise Misuse(msg, hint="Name a new file; a backup never overwrites another.")
@@ -40,7 +40,7 @@ def scratch(target: Path) -> Path:
 
 
 def finish(growing: Path, target: Path) -> Backup:
-    """The copy is checked, on disk, and has its name."""
+    """Check the copy, flush it to disk and rename it to the target."""
     connection = connect(growing)
     try:
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()
@@ -58,7 +58,7 @@ def finish(growing: Path, target: Path) -> Backup:
 
 
 def check(connection: apsw.Connection, path: Path) -> None:
-    """The file is one of ours and is sound."""
+    """Raise if the file is not a Holdfast store or is damaged."""
     try:
         mark = connection.execute("PRAGMA application_id").fetchall()[0][0]
         if mark != APPLICATION_ID:

@@ -1,4 +1,4 @@
-"""Migrating a SQLite file, with a copy of it made first."""
+"""SQLite migrations: copies the file before it changes its schema."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class SqliteSchema:
 
     async def apply(self, *migrations: Migration) -> list[Migration]:
         if not self._turnstile.try_enter():
-            # Waiting for the turnstile blocks, so it is done beside the loop; what follows is short.
+            # Waiting for the write lock blocks, so another thread does it; what follows is short.
             await asyncio.get_running_loop().run_in_executor(None, self._enter)
         try:
             return self._apply(migrations)
@@ -76,13 +76,13 @@ class SqliteSchema:
             self._turnstile.enter()
 
     def _apply(self, migrations: Sequence[Migration]) -> list[Migration]:
-        # Asked before the copy is made: whoever comes second would copy the new schema over the old one.
+        # Before the copy is made: a second process would otherwise copy the new schema over the copy of the old one.
         todo = [migration for migration in migrations if not self._is_done(migration)]
         if not todo:
             return []
         self._back_up_once(todo[0])
-        # A transaction that begins by reading is refused without a wait when somebody else has written meanwhile:
-        # whoever opens the file for the first time does, before the turnstile.
+        # IMMEDIATE: SQLite rejects a transaction that begins by reading, without a wait, when another process has
+        # written meanwhile. A process that opens the file for the first time writes without the write lock.
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             mark(self._connection)
@@ -110,7 +110,7 @@ class SqliteSchema:
         )
 
     def _back_up_once(self, migration: Migration) -> None:
-        """A store that holds data is copied before its schema changes; an empty one has nothing to lose."""
+        """Copy a store that holds data before its schema changes; an empty store is not copied."""
         if self.backup is not None or not self._has("store_state"):
             return
         if not self._connection.execute("SELECT 1 FROM store_state").fetchall():
