@@ -1,4 +1,4 @@
-"""API keys: found by id, never removed."""
+"""API keys in memory. A key is never removed, only revoked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache: answers and until when they are good."""
+"""Response cache in memory."""
 
 from __future__ import annotations
 

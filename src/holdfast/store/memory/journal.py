@@ -1,9 +1,9 @@
-"""The journal: fenced appends and short holds.
+"""Journal in memory: fenced appends and short holds.
 
 Both end in `_write`: first the head and its move, then what belongs to them, in the order calls, timers, children,
-letters, turn, accounts. The head goes first so that what follows meets the job as it will be: a letter that an append
-sends to its own job wakes it, and a child in the session of a job that is over finds the session's turn already passed
-on.
+letters, turn, accounts. The head goes first so that the rest sees the job as it will be: a letter that an append sends
+to its own job wakes it, and a child in the session of a job that has ended finds that the session's turn has already
+passed on.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class MemoryJournal:
 
 
 def _hold(work: MemoryWorkRow, job_id: str, decide: Decide) -> Head | None:
-    """What `decide` says of a job that nobody drives is in its journal, under the next fence."""
+    """Write what `decide` returns about a job without a live holder, under the next fence."""
     head = find_job(work.tables, job_id).head
     if head.status in TERMINAL or is_driven(head, work.tick, work.boot):
         return None
@@ -136,7 +136,7 @@ def _matches(head: JobHead, append: Append) -> bool:
 
 
 def _settled_by(head: JobHead, append: Append) -> Head:
-    """The answer to an append that does not fit: it is already there, or why it may not be written."""
+    """Return the head if this append is already written; otherwise raise the reason of the rejection."""
     if head.head == append.head:
         return append.head
     if (head.fence, head.lease_token) != (append.fence, append.lease_token):
@@ -149,7 +149,7 @@ def _settled_by(head: JobHead, append: Append) -> Head:
 
 
 def _moved(head: JobHead, move: Move | None, now: int) -> JobHead:
-    """The head after the move; whoever leaves `running` gives the lease back."""
+    """The head after the move; a job that leaves `running` has no lease."""
     if move is None:
         return head
     _check_move(head, move)
@@ -177,7 +177,8 @@ def _moved(head: JobHead, move: Move | None, now: int) -> JobHead:
 
 
 def _check_move(head: JobHead, move: Move) -> None:
-    """A move leaves `running`; a job that waits has a reason, and only a job that waits has one or is due."""
+    """Raise InvalidMove unless the move leaves `running`, and has a reason, and a time if any, only if the job
+    waits."""
     waits = move.status is Status.WAITING
     fits = (move.reason is not None) == waits and (waits or move.wake_at is None)
     if move.status is Status.RUNNING or not fits:
@@ -214,7 +215,7 @@ def _write(work: MemoryWorkRow, head: JobHead, events: tuple[SealedEvent, ...], 
         commit_turn(work, head.namespace, extras.turn)
     for part in extras.spend:
         charge(work, part)
-    for one in extras.raises:
-        raise_limits(work, one)
-    if over:  # after the extras: a job that is over has no timers, whatever its last append said
+    for change in extras.raises:
+        raise_limits(work, change)
+    if over:  # after the extras: a job that has ended has no timers, also if its last append sets one
         clear_timers(work, head.job_id)

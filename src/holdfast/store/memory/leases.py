@@ -1,4 +1,4 @@
-"""Leases: who may drive which job."""
+"""Leases in memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MemoryLeases:
             held = [
                 row for row in rows if _is_held(row.head, ask.token) and row.head.lease_owner == ask.worker
             ]
-            if held:  # the reply to the same question was lost
+            if held:  # the reply to the same claim was lost
                 return [_grant(row, row.head, _was_takeover(row)) for row in _in_order(held, ask)]
             if ask.incarnation is not None:
                 lease = work.tables.worker_leases.get(ask.worker)
@@ -62,16 +62,16 @@ class MemoryLeases:
             return [_take(work, row, ask) for row in _in_order(ready, ask)[: max(left, 0)]]
 
     async def renew(self, held: Sequence[Held], ttl_us: int = LEASE_TTL_US) -> set[str]:
-        kept = set()
+        renewed = set()
         with self._state.transaction() as work:
             for lease in held:
                 row = work.tables.jobs.get(lease.job_id)
                 if row is None or not _is_held(row.head, lease.lease_token) or row.head.fence != lease.fence:
                     continue
-                # The boot, too: otherwise a lease could be renewed and be over in the same instant.
+                # The boot, too: otherwise a renewed lease of an earlier boot would count as expired.
                 _put(work, row, lease_expires_at=work.tick + ttl_us, lease_boot=work.boot)
-                kept.add(lease.job_id)
-        return kept
+                renewed.add(lease.job_id)
+        return renewed
 
     async def start(self, lease: WorkerLease) -> Beat:
         check_worker_lease(lease)
@@ -145,7 +145,7 @@ def _expire(work: MemoryWorkRow, worker: str) -> int:
 
 
 def is_driven(head: JobHead, tick: int, boot: str) -> bool:
-    """Whether somebody may still be driving the job."""
+    """Whether the lease of the job has not expired, so that its holder may be driving it."""
     return is_live(head.status, head.lease_expires_at, head.lease_boot, tick=tick, this_boot=boot)
 
 
@@ -164,7 +164,7 @@ def _is_asked_for(head: JobHead, ask: ClaimAsk) -> bool:
 
 
 def _reach(rows: Sequence[JobRow], roots: Sequence[str]) -> dict[str, int]:
-    """What a restricted claim may take, and for how long each must have been ready."""
+    """The jobs that a restricted claim may take, each with the time for which it must have been ready."""
     children: dict[str, list[str]] = {}
     for row in rows:
         if row.parent_job_id is not None:
@@ -203,7 +203,7 @@ def _is_claimable(head: JobHead, work: MemoryWorkRow, ready_for_us: int) -> bool
 
 
 def _in_order(rows: list[JobRow], ask: ClaimAsk) -> list[JobRow]:
-    """Larger priority first unless age alone counts, then older, then smaller id."""
+    """By larger priority unless `by_age`, then older, then smaller id."""
 
     def rank(row: JobRow) -> tuple[int, int, str]:
         return (0 if ask.by_age else -row.head.priority, row.head.ready_at, row.head.job_id)
@@ -243,7 +243,7 @@ def _put(work: MemoryWorkRow, row: JobRow, **changes: object) -> JobHead:
 
 
 def _was_takeover(row: JobRow) -> bool:
-    """What the newest `job_claimed` says."""
+    """Whether the newest `job_claimed` is a takeover."""
     claims = [event for event in row.events if event.type == JobClaimed.type]
     newest = unseal(claims[-1])
     assert isinstance(newest, JobClaimed), f"{newest} is stored as {JobClaimed.type}"

@@ -49,7 +49,7 @@ class SqlLeases:
         return await self._executor.write(work)
 
     async def _claim_at_once(self, ask: ClaimAsk) -> list[Grant]:
-        """The same in one statement, which grants nothing under a token that was granted something before."""
+        """Claim in one statement, which grants nothing under a token that already has grants."""
         claimed = _claimed(ask)
         rows = await self._executor.once(
             "claim_jobs_by_age" if ask.by_age else "claim_jobs_by_priority",
@@ -77,7 +77,7 @@ class SqlLeases:
                     ttl_us=ttl_us,
                 )
                 return {row[0] for row in rows}
-            kept = set()
+            renewed = set()
             for lease in ordered:
                 row = await tx.row(
                     "renew_lease",
@@ -87,8 +87,8 @@ class SqlLeases:
                     ttl_us=ttl_us,
                 )
                 if row is not None:
-                    kept.add(str(row[0]))
-            return kept
+                    renewed.add(str(row[0]))
+            return renewed
 
         return await self._executor.write(work)
 
@@ -167,14 +167,14 @@ async def _expire_in(tx: Transaction, worker: str) -> int:
 
 def _beat_in(lease: WorkerLease, rows: Sequence[Row]) -> Beat:
     leases = [WorkerLease(*row) for row in rows]
-    mine = next((one for one in leases if one.worker == lease.worker), None)
+    mine = next((stored for stored in leases if stored.worker == lease.worker), None)
     if mine is not None and mine.incarnation == lease.incarnation:
-        mine = lease  # one statement that beats and reads reads the row as it was before
-    return Beat(mine, tuple(one for one in leases if one.worker != lease.worker))
+        mine = lease  # the statement that renews and lists returns the row as it was before
+    return Beat(mine, tuple(stored for stored in leases if stored.worker != lease.worker))
 
 
 async def find_earlier_grant(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
-    """What was granted under this token: the reply may have been lost."""
+    """The grants under this token: the reply to an earlier try may have been lost."""
     known = [head_of(row) for row in await tx.rows("list_heads_by_token", token=ask.token, worker=ask.worker)]
     last = {head.job_id: await _newest(tx, head) for head in known}
     new = await _journals(tx, known)
@@ -188,21 +188,21 @@ async def count_in(tx: Transaction, worker: str) -> int:
 
 
 async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
-    """The chosen jobs are granted within this transaction."""
+    """Claim within this transaction."""
     if ask.incarnation is not None and tx.batches:
-        # Where others write at the same time, the lease must not be declared expired before this is committed.
+        # With concurrent writers, the worker's lease must not be declared expired before this is committed.
         await tx.row("lock_worker_lease", worker=ask.worker)
-    wanted = _wanted(ask)
+    conditions = _wanted(ask)
     if ask.most is not None:
-        wanted["limit"] = max(0, min(ask.limit, ask.most - await count_in(tx, ask.worker)))
+        conditions["limit"] = max(0, min(ask.limit, ask.most - await count_in(tx, ask.worker)))
     if ask.handed is not None:
         chosen = await tx.rows("select_job_to_hand_over", **msgspec.structs.asdict(ask.handed))
     elif ask.roots is not None:
-        chosen = await tx.rows("select_own_jobs", **wanted, roots=list(ask.roots), ahead_us=AHEAD_US)
+        chosen = await tx.rows("select_own_jobs", **conditions, roots=list(ask.roots), ahead_us=AHEAD_US)
     else:
         chosen = await tx.rows(
             "select_jobs_by_age" if ask.by_age else "select_jobs_by_priority",
-            **wanted,
+            **conditions,
             suspect_at=_suspect_at(ask),
         )
     if not chosen:
@@ -226,7 +226,7 @@ def _suspect_at(ask: ClaimAsk) -> int:
 
 
 def _wanted(ask: ClaimAsk) -> dict[str, Value]:
-    """Which jobs, and how many."""
+    """The conditions on the jobs, and how many."""
     return {
         "queues": list(ask.queues),
         "kinds": list(ask.kinds),
@@ -239,7 +239,7 @@ def _wanted(ask: ClaimAsk) -> dict[str, Value]:
 
 
 def _claimed(ask: ClaimAsk) -> dict[str, Value]:
-    """Whose they are, and the events that say so: of jobs that nobody had, and of those that somebody has lost."""
+    """The columns of the grant, and its `job_claimed` event in two forms: a first claim, and a takeover."""
     return {
         "token": ask.token,
         "most": ask.most,
@@ -252,7 +252,7 @@ def _claimed(ask: ClaimAsk) -> dict[str, Value]:
 
 @functools.lru_cache(WORKERS_KEPT)
 def _said_by(worker: str) -> Mapping[str, bytes]:
-    """The bodies of both events and their digests: whoever claims, claims often."""
+    """The bodies of both forms of the event and their digests. Cached: a worker claims often."""
     found, lost = (body_of(JobClaimed(worker=worker, takeover=takeover)) for takeover in (False, True))
     return {
         "body": found,
@@ -271,15 +271,15 @@ def _by_age(_priority: int, ready_at: int, job_id: str) -> tuple[int, int, str]:
 
 
 def _grant_in(row: Row, claimed: Mapping[str, Any]) -> Grant:
-    """The row as a grant: its columns come first, in the order of the fields. After them what it is ordered by, when it
-    was claimed, and the event before that, if there is just one."""
+    """Convert a row to a grant: the first columns are in the order of its fields. After them come the sort columns, the
+    time of the claim, and the event before it, if there is just one."""
     values = list(row[:_PRIORITY])
     takeover = values[_TAKEOVER] = bool(row[_TAKEOVER])
     at, first = row[_PRIORITY + 2], row[_PRIORITY + 3 :]
     if first[0] is not None:
         body, digest = ("lost_body", "lost_digest") if takeover else ("body", "body_digest")
-        said = (claimed[body], claimed[digest], values[_HASH])
-        second = SealedEvent(2, claimed["type"], claimed["version"], values[_FENCE], at, *said)
+        content = (claimed[body], claimed[digest], values[_HASH])
+        second = SealedEvent(2, claimed["type"], claimed["version"], values[_FENCE], at, *content)
         values.append((SealedEvent(1, *first), second))
     return Grant(*values)
 
@@ -290,7 +290,7 @@ _PRIORITY, _TAKEOVER, _FENCE, _HASH = map(
 
 
 async def _journals(tx: Transaction, heads: Sequence[JobHead]) -> dict[str, list[SealedEvent]]:
-    """Those of jobs that nobody had before, as they are after the claim."""
+    """The journals, after the claim, of the jobs that were never claimed before."""
     journals: dict[str, list[SealedEvent]] = {head.job_id: [] for head in heads if head.head_seq == 2}
     if journals:
         for job_id, *event in await tx.rows("load_journals", job_ids=list(journals)):
@@ -303,7 +303,7 @@ def _order(head: JobHead, *, by_age: bool) -> tuple[int, int, str]:
 
 
 def _granted(head: JobHead, ask: ClaimAsk, at: int) -> tuple[JobHead, SealedEvent]:
-    """The head as the grant leaves it, and the event that says so."""
+    """The head after the grant, and its `job_claimed` event."""
     takeover = _is_takeover(head, ask)
     fact = JobClaimed(worker=ask.worker, takeover=takeover)
     (event,), new = seal(head.job_id, head.head, head.fence + 1, at, [fact])
@@ -378,7 +378,7 @@ async def _grant_batch(
 
 
 async def _newest(tx: Transaction, head: JobHead) -> bool:
-    """Whether the grant being asked for again was a takeover: its own event remembers."""
+    """Whether the earlier grant was a takeover, as its own event says."""
     row = await tx.row("get_claim_event", job_id=head.job_id, fence=head.fence)
     return row is not None and b'"takeover":true' in row[0]
 

@@ -1,4 +1,4 @@
-"""What queues take, over SQL."""
+"""Queue limits over SQL."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class SqlQueues:
 
 
 async def admit_in(tx: Transaction, drafts: Sequence[JobDraft]) -> None:
-    """All of these new jobs fit into their queues, or Busy. Limits are locked in the one order that everybody uses."""
+    """Raise Busy unless all of these new jobs fit into their queues. The limits are locked in the order that every
+    transaction uses."""
     coming = Counter((draft.namespace, draft.queue) for draft in drafts)
     for namespace, queue in sorted(coming):
         place = {"namespace": namespace, "queue": queue}
