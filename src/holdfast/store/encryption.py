@@ -325,11 +325,13 @@ class Codec:
         )
         if key_id is None:
             return data
-        cipher, chooser = self._key(key_id, namespace)
-        bound = _bound(namespace, key_id, place)
-        nonce = hmac.digest(chooser, bound + hashlib.sha256(data).digest(), "sha256")[:NONCE_BYTES]
+        cipher, nonce_key = self._key(key_id, namespace)
+        associated_data = _bound(namespace, key_id, place)
+        nonce = hmac.digest(nonce_key, associated_data + hashlib.sha256(data).digest(), "sha256")[
+            :NONCE_BYTES
+        ]
         return encode_envelope(
-            Envelope(key_id, f"{namespace}\x1f{place}", nonce, cipher.encrypt(nonce, data, bound))
+            Envelope(key_id, f"{namespace}\x1f{place}", nonce, cipher.encrypt(nonce, data, associated_data))
         )
 
     def open(self, data: bytes, places: Sequence[str] = ()) -> bytes:

@@ -43,25 +43,25 @@ Around = Callable[[str, Call, tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
 class _Port:
     """One port of a store; passes each of its calls through `around`."""
 
-    def __init__(self, port: Any, noun: str, around: Around) -> None:
+    def __init__(self, port: Any, name: str, around: Around) -> None:
         self._port = port
-        self._noun = noun
+        self._name = name
         self._around = around
 
     is_near = False
     """False, so that group commit does not use `append_now`, which is no coroutine and would bypass `around`."""
 
-    def __getattr__(self, verb: str) -> Any:
-        method = getattr(self._port, verb)
+    def __getattr__(self, method_name: str) -> Any:
+        method = getattr(self._port, method_name)
         if not inspect.iscoroutinefunction(method):
             return method
-        name, around = f"{self._noun}.{verb}", self._around
+        name, around = f"{self._name}.{method_name}", self._around
 
-        async def led(*args: Any, **options: Any) -> Any:
+        async def intercepted(*args: Any, **options: Any) -> Any:
             return await around(name, method, args, options)
 
-        self.__dict__[verb] = led
-        return led
+        self.__dict__[method_name] = intercepted
+        return intercepted
 
 
 class InterceptedStore:

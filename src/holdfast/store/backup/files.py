@@ -34,25 +34,25 @@ def scratch(target: Path) -> Path:
     if not target.parent.is_dir():
         msg = f"there is no folder {target.parent}"
         raise NotFound(msg, hint=f"Make it first: mkdir -p {target.parent}")
-    growing = target.with_name(target.name + ".part")
-    growing.unlink(missing_ok=True)
-    return growing
+    partial = target.with_name(target.name + ".part")
+    partial.unlink(missing_ok=True)
+    return partial
 
 
-def finish(growing: Path, target: Path) -> Backup:
+def finish(partial: Path, target: Path) -> Backup:
     """Check the copy, flush it to disk and rename it to the target."""
-    connection = connect(growing)
+    connection = connect(partial)
     try:
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()
-        check(connection, growing)
+        check(connection, partial)
         state: list[Any] = connection.execute("SELECT store_id, epoch FROM store_state").fetchall()
         jobs: list[Any] = connection.execute("SELECT count(*) FROM job_heads").fetchall()
     finally:
         connection.close()
-    growing.chmod(0o600)
-    digest = hashlib.sha256(growing.read_bytes()).hexdigest()
-    _flush(growing)
-    growing.rename(target)
+    partial.chmod(0o600)
+    digest = hashlib.sha256(partial.read_bytes()).hexdigest()
+    _flush(partial)
+    partial.rename(target)
     _flush(target.parent)
     return Backup(str(target), target.stat().st_size, digest, *state[0], *jobs[0])
 

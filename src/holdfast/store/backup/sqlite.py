@@ -39,11 +39,11 @@ async def copy_in(executor: SqliteExecutor, source: Path) -> None:
 def _copy_in(executor: SqliteExecutor, source: Path) -> None:
     staged = connect(source)
     with continuing_stopped_writers(executor.path):
-        executor.turnstile.enter()
+        executor.write_lock.enter()
     try:
         _copy(staged, connect(executor.path))
     finally:
-        executor.turnstile.leave()
+        executor.write_lock.leave()
         staged.close()
 
 

@@ -24,18 +24,18 @@ async def back_up(store: Store, target: Path, *, clock: Clock, ids: IdSource) ->
     The file gets its name only when it is complete, checked and on disk.
     """
     executor = _sql(store).executor
-    growing = scratch(target)
+    partial = scratch(target)
     try:
         if isinstance(executor, SqliteExecutor):
-            await sqlite.copy_out(executor, growing)
+            await sqlite.copy_out(executor, partial)
         else:
             from holdfast.store.backup import postgres
 
-            await postgres.copy_out(postgres.server_of(executor), growing, clock=clock, ids=ids)
-        return finish(growing, target)
+            await postgres.copy_out(postgres.server_of(executor), partial, clock=clock, ids=ids)
+        return finish(partial, target)
     finally:
-        for left in growing.parent.glob(growing.name + "*"):
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        for leftover in partial.parent.glob(partial.name + "*"):
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
 async def restore(store: Store, backup: Path, *, clock: Clock, ids: IdSource) -> Restored:

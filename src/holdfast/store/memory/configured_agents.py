@@ -44,13 +44,13 @@ class MemoryAgents:
     async def list(
         self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, cursor: str | None = None
     ) -> Page[HostedAgent]:
-        mine = [agent for (owner, _), agent in self._state.tables.agents.items() if owner == namespace]
-        mine.sort(key=lambda agent: agent.name)
+        found = [agent for (owner, _), agent in self._state.tables.agents.items() if owner == namespace]
+        found.sort(key=lambda agent: agent.name)
         if cursor is not None:
             (last,) = decode_cursor(_CURSOR, cursor, keys=1)
-            mine = [agent for agent in mine if agent.name > str(last)]
-        page = tuple(mine[:limit])
-        return Page(page, encode_cursor(_CURSOR, page[-1].name) if page and len(mine) > limit else None)
+            found = [agent for agent in found if agent.name > str(last)]
+        page = tuple(found[:limit])
+        return Page(page, encode_cursor(_CURSOR, page[-1].name) if page and len(found) > limit else None)
 
     def _named(self, name: str, namespace: str) -> HostedAgent | None:
         agents = self._state.tables.agents.values()

@@ -112,7 +112,7 @@ class MemoryInbox:
             if fence is not None:
                 _must_run_under(work, owner, fence)
             held = _held_by(work, namespace, session_id, token)
-            if held:  # the reply to the same claim was lost
+            if held:  # an earlier claim with this token, whose reply was lost
                 return _claim_of(held)
             taken = _take(_candidates(work, namespace, session_id), boundary, max_batches)
             return _grab(work, namespace, session_id, taken, owner, token, ttl_us) if taken else None

@@ -97,8 +97,8 @@ class MemoryJobs:
 
     async def names(self, namespace: str | None = None, *, limit: int = 200) -> JobNames:
         heads = [row.head for row in self._state.tables.jobs.values()]
-        mine = [head for head in heads if namespace in {None, head.namespace}]
-        kinds, queues = sorted({head.kind for head in mine}), sorted({head.queue for head in mine})
+        matching = [head for head in heads if namespace in {None, head.namespace}]
+        kinds, queues = sorted({head.kind for head in matching}), sorted({head.queue for head in matching})
         return JobNames(tuple(kinds[:limit]), tuple(queues[:limit]))
 
 

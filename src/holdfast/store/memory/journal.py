@@ -78,8 +78,8 @@ class MemoryJournal:
         done = []
         with self._state.transaction() as work:
             running = [row.head for row in work.tables.jobs.values() if row.head.status is Status.RUNNING]
-            over = [head for head in running if not is_driven(head, work.tick, work.boot)]
-            for head in sorted(over, key=lambda h: (h.lease_expires_at, h.job_id))[: max(limit, 0)]:
+            expired = [head for head in running if not is_driven(head, work.tick, work.boot)]
+            for head in sorted(expired, key=lambda h: (h.lease_expires_at, h.job_id))[: max(limit, 0)]:
                 ruling = decide(head)
                 if ruling is not None:
                     _carry_out(work, head, check_plain(ruling))
@@ -100,10 +100,10 @@ class MemoryJournal:
             head = find_job(work.tables, append.job_id).head
             if not _matches(head, append):
                 return _settled_by(head, append)
-            placed = msgspec.structs.replace(head, head_seq=append.head.seq, head_hash=append.head.hash)
+            advanced = msgspec.structs.replace(head, head_seq=append.head.seq, head_hash=append.head.hash)
             if append.progress:
-                placed = msgspec.structs.replace(placed, takeovers=0)
-            _write(work, _moved(placed, append.move, work.wall), append.events, append.extras)
+                advanced = msgspec.structs.replace(advanced, takeovers=0)
+            _write(work, _moved(advanced, append.move, work.wall), append.events, append.extras)
             return append.head
 
 
@@ -121,8 +121,8 @@ def _carry_out(work: MemoryWorkRow, head: JobHead, ruling: Ruling) -> Head:
         raise InvalidMove(f"a short hold cannot leave job {head.job_id} running: no worker would run it")
     fence = head.fence + 1
     events, end = seal(head.job_id, head.head, fence, ruling.times or work.wall, ruling.events)
-    placed = msgspec.structs.replace(head, head_seq=end.seq, head_hash=end.hash, fence=fence)
-    _write(work, _moved(placed, ruling.move, work.wall), events, ruling.extras)
+    advanced = msgspec.structs.replace(head, head_seq=end.seq, head_hash=end.hash, fence=fence)
+    _write(work, _moved(advanced, ruling.move, work.wall), events, ruling.extras)
     return end
 
 
@@ -177,8 +177,8 @@ def _moved(head: JobHead, move: Move | None, now: int) -> JobHead:
 
 
 def _check_move(head: JobHead, move: Move) -> None:
-    """Raise InvalidMove unless the move leaves `running`, and has a reason, and a time if any, only if the job
-    waits."""
+    """Raise InvalidMove unless the move leaves `running`. A waiting job needs a reason; only a waiting job has a reason
+    or a due time."""
     waits = move.status is Status.WAITING
     fits = (move.reason is not None) == waits and (waits or move.wake_at is None)
     if move.status is Status.RUNNING or not fits:
@@ -189,16 +189,16 @@ def _check_move(head: JobHead, move: Move) -> None:
 
 def _write(work: MemoryWorkRow, head: JobHead, events: tuple[SealedEvent, ...], extras: Extras) -> None:
     row = work.tables.jobs[head.job_id]
-    over = head.status in TERMINAL
-    if over:
+    ended = head.status in TERMINAL
+    if ended:
         work.hint(f"job:{head.job_id}")
     for event in events:
         keep_large(work, head.namespace, event.body)
     work.tables.jobs[head.job_id] = dataclasses.replace(row, events=row.events + events)
     put_head(work, head)
-    if over and head.session_id is not None and head.status is not Status.COMPLETED:
+    if ended and head.session_id is not None and head.status is not Status.COMPLETED:
         leave(work, head.namespace, head.session_id, head.job_id)
-    if over and row.head.session_slot is Slot.LIVE and head.session_id is not None:
+    if ended and row.head.session_slot is Slot.LIVE and head.session_id is not None:
         promote(work, head.namespace, head.session_id)
     for body in extras.blobs:
         keep(work, head.namespace, body)
@@ -217,5 +217,5 @@ def _write(work: MemoryWorkRow, head: JobHead, events: tuple[SealedEvent, ...], 
         charge(work, part)
     for change in extras.raises:
         raise_limits(work, change)
-    if over:  # after the extras: a job that has ended has no timers, also if its last append sets one
+    if ended:  # after the extras: a job that has ended has no timers, also if its last append sets one
         clear_timers(work, head.job_id)

@@ -40,7 +40,7 @@ class MemorySchedules:
         self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, cursor: str | None = None
     ) -> Page[Schedule]:
         last = "" if cursor is None else str(decode_cursor(_CURSOR, cursor, keys=1)[0])
-        mine = sorted(
+        found = sorted(
             (
                 schedule
                 for schedule in self._state.tables.schedules.values()
@@ -48,9 +48,9 @@ class MemorySchedules:
             ),
             key=lambda schedule: schedule.schedule_id,
         )
-        mine = [schedule for schedule in mine if schedule.schedule_id > last]
-        page = tuple(unpack_struct(schedule, "input") for schedule in mine[:limit])
-        more = encode_cursor(_CURSOR, page[-1].schedule_id) if page and len(mine) > limit else None
+        found = [schedule for schedule in found if schedule.schedule_id > last]
+        page = tuple(unpack_struct(schedule, "input") for schedule in found[:limit])
+        more = encode_cursor(_CURSOR, page[-1].schedule_id) if page and len(found) > limit else None
         return Page(page, more)
 
     async def due(self, *, limit: int = 100) -> tuple[Schedule, ...]:

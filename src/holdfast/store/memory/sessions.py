@@ -78,16 +78,16 @@ class MemorySessions:
         cursor: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Page[SessionRecord]:
-        made: dict[str, list[int]] = {}
+        job_times: dict[str, list[int]] = {}
         for row in self._state.tables.jobs.values():
             if row.head.namespace == namespace and row.head.session_id is not None:
-                made.setdefault(row.head.session_id, []).append(row.created_at)
+                job_times.setdefault(row.head.session_id, []).append(row.created_at)
         committed = {
             name: session.revision
             for (owner, name), session in self._state.tables.sessions.items()
             if owner == namespace and session.revision
         }
-        names = sorted(made.keys() | committed.keys(), reverse=True)
+        names = sorted(job_times.keys() | committed.keys(), reverse=True)
         if text is not None:
             names = [name for name in names if _plain(text) in _plain(name)]
         if cursor is not None:
@@ -95,7 +95,10 @@ class MemorySessions:
             names = [name for name in names if name < str(last)]
         page = tuple(
             SessionRecord(
-                name, committed.get(name, 0), len(made.get(name, ())), max(made.get(name, ()), default=None)
+                name,
+                committed.get(name, 0),
+                len(job_times.get(name, ())),
+                max(job_times.get(name, ()), default=None),
             )
             for name in names[:limit]
         )

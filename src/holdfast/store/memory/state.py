@@ -196,12 +196,12 @@ class MemoryWorkRow:
 class MemoryState:
     """The tables as of the last commit, and the sources of time, ids and epoch."""
 
-    def __init__(self, clock: HostStoreClock, ids: IdSource, epoch: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, clock: HostStoreClock, ids: IdSource, epoch: int, hint: Callable[[str], None]) -> None:
         self.clock = clock
         self.ids = ids
         self.epoch = epoch
         self.tables = Tables(namespaces={DEFAULT_NAMESPACE: clock.wall_us()})
-        self._tell = tell
+        self._hint = hint
 
     @contextmanager
     def transaction(self) -> Iterator[MemoryWorkRow]:
@@ -213,7 +213,7 @@ class MemoryState:
         yield work
         self.tables = work.tables
         for topic in work.topics:
-            self._tell(topic)
+            self._hint(topic)
 
     def job(self, job_id: str) -> JobRow:
         return find_job(self.tables, job_id)

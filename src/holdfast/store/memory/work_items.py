@@ -40,8 +40,8 @@ class MemoryWork:
     async def counts(
         self, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[tuple[str, Status, WaitReason | None], int]:
-        mine = [row for row in self._rows() if row.head.namespace == namespace]
-        return dict(Counter((row.item.project, row.head.status, row.head.wait_reason) for row in mine))
+        rows = [row for row in self._rows() if row.head.namespace == namespace]
+        return dict(Counter((row.item.project, row.head.status, row.head.wait_reason) for row in rows))
 
     async def find_unclaimed(self, limit: int = 100) -> Sequence[str]:
         now = self._state.clock.wall_us()

@@ -27,8 +27,8 @@ class Ruling(msgspec.Struct, frozen=True, gc=False):
 
 def check_plain(ruling: Ruling) -> Ruling:
     """Return the ruling if it only releases the job. One that ends the job, or has extras, needs `hold`."""
-    beside = ruling.extras is not NOTHING and ruling.extras
-    if beside or ruling.move.over or ruling.move.status is Status.RUNNING:
+    has_extras = ruling.extras is not NOTHING and ruling.extras
+    if has_extras or ruling.move.over or ruling.move.status is Status.RUNNING:
         msg = f"a hold on many jobs cannot leave one {ruling.move.status}, nor write more than its events"
         raise InvalidMove(msg, hint="Hold that job by itself, with `hold`.")
     return ruling

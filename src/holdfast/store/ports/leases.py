@@ -73,11 +73,11 @@ def check_worker_lease(lease: WorkerLease) -> None:
     check_name(lease.incarnation, "incarnation of a worker lease")
 
 
-def check_ask(ask: ClaimAsk) -> ClaimAsk:
+def check_ask(request: ClaimAsk) -> ClaimAsk:
     """Return the request, or raise an error that says what to change."""
-    check_name(ask.worker, "worker")
-    check_name(ask.token, "lease token")
-    return ask
+    check_name(request.worker, "worker")
+    check_name(request.token, "lease token")
+    return request
 
 
 class Beat(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ class Leases(Protocol):
         """Write the beat, if the row still exists and has this incarnation."""
         ...
 
-    async def claim(self, ask: ClaimAsk) -> list[Grant]:
+    async def claim(self, request: ClaimAsk) -> list[Grant]:
         """Claim up to `limit` jobs: each then runs under this worker's token, with a larger fence than ever before.
 
         Claimable are, in these queues and of these kinds (no kinds: any): pending jobs that are ready, waiting jobs

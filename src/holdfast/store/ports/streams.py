@@ -19,13 +19,13 @@ class Said(msgspec.Struct, frozen=True):
     passage: Passage
 
 
-def check_said(said: Said) -> Said:
+def check_said(written: Said) -> Said:
     """Return the passage, or raise an error that says what is wrong with it."""
-    check_passage(said.passage)
-    if said.passage.fence != said.held.fence:
-        msg = f"a passage under fence {said.passage.fence} by a holder with fence {said.held.fence}"
+    check_passage(written.passage)
+    if written.passage.fence != written.held.fence:
+        msg = f"a passage under fence {written.passage.fence} by a holder with fence {written.held.fence}"
         raise InvalidPayload(msg, hint="A holder says things under its own fence.")
-    return said
+    return written
 
 
 class Streams(Protocol):

@@ -122,8 +122,8 @@ def check(applied: list[Applied], min_reader: int, migrations: Sequence[Migratio
             msg, hint="Install the newer Holdfast that migrated this store; there is no way back."
         )
     for row in applied:
-        ours = known.get(row.number)
-        if ours is not None and ours.digest != row.digest:
+        expected = known.get(row.number)
+        if expected is not None and expected.digest != row.digest:
             msg = f"migration {row.number} of the store ({row.name}) is not the one this Holdfast has"
             raise SchemaMismatch(
                 msg, hint="This store was made by another build. Use that build, or a backup."

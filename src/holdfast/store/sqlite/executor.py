@@ -72,7 +72,7 @@ class SqliteExecutor:
     ) -> None:
         self.path = path
         self.writer = writer
-        self.turnstile = WriteLock(path)
+        self.write_lock = WriteLock(path)
         self._clock = clock
         self._wakeups = wakeups
         self._vfs = vfs
@@ -159,13 +159,13 @@ class SqliteExecutor:
         waits."""
         if self._commit_s >= QUICK_S or not self._writing.acquire(blocking=False):
             return False
-        if self.turnstile.try_enter():
+        if self.write_lock.try_enter():
             return True
         self._writing.release()
         return False
 
     def _written_here(self) -> None:
-        self.turnstile.leave()
+        self.write_lock.leave()
         self._writing.release()
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -206,11 +206,11 @@ class SqliteExecutor:
             # only one of them may hold or await it: the other would release its place, or its turn within a
             # transaction.
             with self._writing:
-                self.turnstile.enter()
+                self.write_lock.enter()
                 try:
                     batch = self._turn()
                 finally:
-                    self.turnstile.leave()
+                    self.write_lock.leave()
             self._tell(batch, None)
 
     def _turn(self) -> list[Queued[Any]]:
@@ -220,18 +220,18 @@ class SqliteExecutor:
             batch = [unit for unit in batch if not unit.future.cancelled()]
             for unit in batch:
                 unit.begun = True
-            left = bool(self._queue)
+            has_more = bool(self._queue)
         self._commit_timed(batch)
-        if left:
+        if has_more:
             with self._queued:
                 self._queued.notify()
         return batch
 
-    def _tell(self, batch: Sequence[Queued[Any]], here: asyncio.AbstractEventLoop | None) -> None:
+    def _tell(self, batch: Sequence[Queued[Any]], this_loop: asyncio.AbstractEventLoop | None) -> None:
         """Deliver the results of the batch. This runs after the turn: a process that is stopped by a result does not
         hold the write lock."""
         for unit in batch:
-            if unit.loop is here:
+            if unit.loop is this_loop:
                 unit.answer()
             else:
                 # A loop that was closed meanwhile has no caller left.
@@ -371,7 +371,7 @@ class SqliteExecutor:
         while self._idle_readers:
             self._idle_readers.popleft().close()
         self.writer.close()
-        self.turnstile.close()
+        self.write_lock.close()
 
     def _must_be_ours(self) -> None:
         if self._closing:

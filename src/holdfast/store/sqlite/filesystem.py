@@ -36,15 +36,15 @@ def check_place(path: Path, mounts: str | None = None) -> None:
 
 def filesystem_of(folder: Path, mounts: str) -> str | None:
     """The type of the filesystem of a folder: that of the longest mount point above it, the last one mounted there."""
-    best, kind = -1, None
+    longest, kind = -1, None
     for line in mounts.splitlines():
         left, separator, right = line.partition(" - ")
         fields = left.split()
         if not separator or len(fields) < 5:
             continue
         point = fields[4].replace("\\040", " ")
-        if folder.is_relative_to(point) and len(point) >= best:
-            best, kind = len(point), right.split()[0]
+        if folder.is_relative_to(point) and len(point) >= longest:
+            longest, kind = len(point), right.split()[0]
     return kind
 
 

@@ -90,13 +90,13 @@ def continuing_stopped_writers(database: Path) -> Iterator[None]:
         while not over.wait(STOPPED_AFTER_S):
             continue_stopped_writers(database)
 
-    looking = threading.Thread(target=look, name="holdfast-write-lock", daemon=True)
-    looking.start()
+    watcher = threading.Thread(target=look, name="holdfast-write-lock", daemon=True)
+    watcher.start()
     try:
         yield
     finally:
         over.set()
-        looking.join()
+        watcher.join()
 
 
 def _continue(pid: int, database: Path) -> bool:

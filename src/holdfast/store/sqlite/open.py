@@ -69,7 +69,7 @@ async def open_sqlite(
         wakeups.close()
 
     try:
-        schema = SqliteSchema(writer, executor.turnstile, clock, path)
+        schema = SqliteSchema(writer, executor.write_lock, clock, path)
         await (migrate if migrating else require_current)(schema, migrations or load_migrations(SQLITE))
         await begin_host_clock(executor, store_clock)
         await write_first_rows(executor, ids)

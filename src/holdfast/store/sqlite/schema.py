@@ -21,9 +21,9 @@ from holdfast.store.sqlite.write_lock import WriteLock
 
 
 class SqliteSchema:
-    def __init__(self, connection: apsw.Connection, turnstile: WriteLock, clock: Clock, path: Path) -> None:
+    def __init__(self, connection: apsw.Connection, write_lock: WriteLock, clock: Clock, path: Path) -> None:
         self._connection = connection
-        self._turnstile = turnstile
+        self._write_lock = write_lock
         self._clock = clock
         self._path = path
         self.backup: Path | None = None
@@ -61,7 +61,7 @@ class SqliteSchema:
             raise StoreCorrupt(msg) from error
 
     async def apply(self, *migrations: Migration) -> list[Migration]:
-        if not self._turnstile.try_enter():
+        if not self._write_lock.try_enter():
             # Waiting for the write lock blocks, so another thread does it; what follows is short.
             await asyncio.get_running_loop().run_in_executor(None, self._enter)
         try:
@@ -69,11 +69,11 @@ class SqliteSchema:
         except apsw.Error as error:
             raise translate(error, f"migrating to schema {migrations[-1].number}") from error
         finally:
-            self._turnstile.leave()
+            self._write_lock.leave()
 
     def _enter(self) -> None:
         with continuing_stopped_writers(self._path):
-            self._turnstile.enter()
+            self._write_lock.enter()
 
     def _apply(self, migrations: Sequence[Migration]) -> list[Migration]:
         # Before the copy is made: a second process would otherwise copy the new schema over the copy of the old one.

@@ -163,11 +163,11 @@ def _datagrams() -> socket.socket | None:
     if not hasattr(socket, "AF_UNIX"):
         return None
     try:
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        datagrams = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     except OSError:
         return None
-    made.setblocking(False)
-    return made
+    datagrams.setblocking(False)
+    return datagrams
 
 
 def _address(folder: Path, held: int | None, name: str) -> str:

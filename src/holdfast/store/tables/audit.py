@@ -1,4 +1,4 @@
-"""The audit log over SQL."""
+"""Audit log over SQL."""
 
 from __future__ import annotations
 

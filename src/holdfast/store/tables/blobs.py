@@ -76,15 +76,17 @@ async def collect_in(tx: Transaction, namespace: str, older_than_us: int) -> Col
     assert counted is not None
     assert now is not None
     referenced = await find_named_digests(tx, namespace)
-    loose = [
+    unreferenced = [
         row
         for row in await tx.rows("list_unreferenced_blobs", namespace=namespace)
         if bytes(row[0]) not in referenced
     ]
-    old = [row for row in loose if row[1] <= now[0] - older_than_us]
+    old = [row for row in unreferenced if row[1] <= now[0] - older_than_us]
     for digest, _ in old:
         await tx.run("remove_blob", namespace=namespace, digest=digest)
-    return Collected(roots=counted[0] - len(loose), retained=len(loose) - len(old), deleted=len(old))
+    return Collected(
+        roots=counted[0] - len(unreferenced), retained=len(unreferenced) - len(old), deleted=len(old)
+    )
 
 
 async def find_named_digests(tx: Transaction, namespace: str) -> set[bytes]:

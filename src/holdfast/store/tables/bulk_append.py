@@ -66,18 +66,18 @@ async def append_plain_in(tx: Transaction, appends: Sequence[Append]) -> list[Ro
     staying = [append for append in appends if append.move is None]
     if staying and await tx.change_each("advance_head", list(map(conditions, staying))) < len(staying):
         raise NotAll
-    took: list[Row] = [(append.job_id,) for append in staying]
+    written: list[Row] = [(append.job_id,) for append in staying]
     if len(staying) < len(appends):
-        took += await _moved_in(tx, appends)
-    taken = {row[0] for row in took}
+        written += await _moved_in(tx, appends)
+    written_ids = {row[0] for row in written}
     events = [
         event_values(append.job_id, event)
         for append in appends
-        if append.job_id in taken
+        if append.job_id in written_ids
         for event in append.events
     ]
     await tx.rows_each("insert_event", events)
-    return took
+    return written
 
 
 async def _moved_in(tx: Transaction, appends: Sequence[Append]) -> list[Row]:

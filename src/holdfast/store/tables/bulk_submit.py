@@ -111,7 +111,7 @@ async def _write_rows(tx: Transaction, drafts: Sequence[JobDraft], _bodies: Sequ
     assert state is not None, "an open store has a state"
     assert wall is not None, "there is always a time"
     sealed = [_sealed(draft, lease.floor(state[1]), wall[0]) for draft in drafts]
-    made = await tx.rows_each("insert_job", [_job_values(draft) for draft in drafts])
+    inserted = await tx.rows_each("insert_job", [_job_values(draft) for draft in drafts])
     heads: list[dict[str, Value]] = [
         {
             "job_id": draft.job_id,
@@ -133,17 +133,17 @@ async def _write_rows(tx: Transaction, drafts: Sequence[JobDraft], _bodies: Sequ
     await tx.rows_each(
         "insert_event", [event_values(draft.job_id or "", event) for draft, event, _ in sealed]
     )
-    return len(made)
+    return len(inserted)
 
 
 async def _write_columns(tx: Transaction, drafts: Sequence[JobDraft], bodies: Sequence[bytes]) -> int:
     """Insert the jobs by `submit_jobs`, once for each namespace; returns how many were new."""
-    made = 0
+    inserted = 0
     for namespace in sorted({draft.namespace for draft in drafts}):
         places = [nth for nth, draft in enumerate(drafts) if draft.namespace == namespace]
         columns = _columns([drafts[nth] for nth in places], [bodies[nth] for nth in places], admitted=True)
-        made += len(await tx.rows("submit_jobs", **columns))
-    return made
+        inserted += len(await tx.rows("submit_jobs", **columns))
+    return inserted
 
 
 _NAMES = "job_id kind queue priority request_digest parent_job_id parent_step_key".split()

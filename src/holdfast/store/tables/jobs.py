@@ -53,14 +53,14 @@ class SqlJobs:
         with_ids = [self._named(draft) for draft in drafts]
         # A single job is written as a whole or not at all. Of several with ids from the caller, only some may be new.
         if len(with_ids) == 1 or (with_ids and all(draft.job_id is None for draft in drafts)):
-            made = await submit_at_once(self._executor, with_ids)
-            if made is not None:
-                return made
+            submitted = await submit_at_once(self._executor, with_ids)
+            if submitted is not None:
+                return submitted
 
         async def work(tx: Transaction) -> list[Submitted]:
-            made = await submit_plain_in(tx, with_ids)
-            if made is not None:
-                return made
+            submitted = await submit_plain_in(tx, with_ids)
+            if submitted is not None:
+                return submitted
             return [await submit_in(tx, draft, admitting=True) for draft in with_ids]
 
         results = await self._executor.write(work)

@@ -213,8 +213,8 @@ async def append_in(tx: Transaction, append: Append) -> Head:
     if append.move is not None and place is not None:
         await settle_move(tx, Place(*place), append.move)
     if append.extras:
-        over = append.move is not None and append.move.over
-        await _write_extras(tx, append.namespace, append.job_id, append.extras, over=over)
+        ended = append.move is not None and append.move.over
+        await _write_extras(tx, append.namespace, append.job_id, append.extras, ended=ended)
     return append.head
 
 
@@ -243,14 +243,14 @@ async def _write_events(tx: Transaction, namespace: str, job_id: str, events: Se
         await tx.run("insert_event", **event_values(job_id, event) | {"body": body})
 
 
-async def _write_extras(tx: Transaction, namespace: str, job_id: str, extras: Extras, *, over: bool) -> None:
+async def _write_extras(tx: Transaction, namespace: str, job_id: str, extras: Extras, *, ended: bool) -> None:
     """Write what belongs to the events. It sees the job as the move leaves it: a job that has ended has passed on the
     turn of its session, and keeps no timer."""
     for body in extras.blobs:
         await put_blob_in(tx, namespace, body)
     for call in extras.calls:
         await write_call(tx, job_id, call)
-    for timer in () if over else extras.timers:
+    for timer in () if ended else extras.timers:
         await _write_timer(tx, job_id, timer)
     for child in extras.children:
         await submit_in(tx, _with_id(child))
@@ -340,7 +340,7 @@ async def _hold_write(
         place = Place(head.job_id, head.namespace, head.queue, head.session_id, head.session_slot)
         await settle_move(tx, place, move)
     if extras:
-        await _write_extras(tx, head.namespace, head.job_id, extras, over=move.over)
+        await _write_extras(tx, head.namespace, head.job_id, extras, ended=move.over)
 
 
 def _stays(head: JobHead, move: Move) -> bool:

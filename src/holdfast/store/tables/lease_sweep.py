@@ -187,8 +187,8 @@ class _Numbered:
     def __init__(self) -> None:
         self._numbers: dict[tuple[Value, ...], int] = {}
 
-    def of(self, thing: tuple[Value, ...]) -> int:
-        return self._numbers.setdefault(thing, len(self._numbers) + 1)
+    def of(self, value: tuple[Value, ...]) -> int:
+        return self._numbers.setdefault(value, len(self._numbers) + 1)
 
     @property
     def kept(self) -> list[tuple[Value, ...]]:

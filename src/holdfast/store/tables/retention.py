@@ -84,10 +84,12 @@ class SqlRetention:
 
     async def collect(self, *, grace_us: int, batch: int, dry_run: bool = False) -> Freed:
         """Find unreferenced blobs without a lock. A blob that is stored again meanwhile has a new time, and stays."""
-        loose, before = await self._executor.read(functools.partial(_loose, grace_us=grace_us), snapshot=True)
+        unreferenced, before = await self._executor.read(
+            functools.partial(_loose, grace_us=grace_us), snapshot=True
+        )
         sizes: list[int] = []
-        for start in range(0, len(loose), batch):
-            places = loose[start : start + batch]
+        for start in range(0, len(unreferenced), batch):
+            places = unreferenced[start : start + batch]
             if dry_run:
                 sizes += await self._executor.read(functools.partial(_sizes, places=places))
             else:
