@@ -1,4 +1,4 @@
-"""Executor: runs named SQL statements in transactions. The tables are written over it.
+"""Executor: runs named SQL statements in transactions. The tables use it for all SQL.
 
 The tables are written once, as `async def` functions over a `Transaction`. On Postgres these functions wait for the
 server. On SQLite they never wait: every statement returns at once, so the same coroutine runs from start to end inside

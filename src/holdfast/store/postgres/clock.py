@@ -9,7 +9,7 @@ from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.store_clock import Look, ServerStoreClock, warn_of_step
 
 TRIES: Final = 5
-"""Looks before it gives up. Each further one needs another process that recorded a different step meanwhile."""
+"""Looks before it gives up. It looks again after each step that it, or meanwhile another process, has recorded."""
 
 
 async def look_at_server(connection: Connection, clock: ServerStoreClock) -> None:

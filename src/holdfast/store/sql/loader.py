@@ -1,7 +1,7 @@
 """Statement loader: reads the named paragraphs of the .sql files.
 
     -- name: renew_leases
-    -- One sentence that says what is true afterwards, or what the rows are.
+    -- One sentence that says what it does, what its rows are, and what no row means.
     UPDATE …;
 
 A file in `overrides/postgres/` replaces a paragraph of the same name there and starts with `-- why:`.

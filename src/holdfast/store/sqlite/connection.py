@@ -2,7 +2,7 @@
 
 Every setting is part of a guarantee: WAL with `synchronous=FULL` so that an acknowledged commit survives a power
 cut, no memory mapping so that a bad sector is an error and not a signal, foreign keys on, the schema not trusted.
-Opening fails if a setting does not take effect.
+Opening fails if the durability settings do not take effect.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def connect(path: Path, *, vfs: str | None = None, read_only: bool = False) -> a
         raise translate(error, str(path)) from error
     try:
         if connection.readonly("main") and not read_only:
-            # SQLite opens a file that it can only read without an error; the first write would fail.
+            # SQLite opens a read-only file without an error; the first write would fail.
             msg = f"the file {path} cannot be written"
             raise StoreReadOnly(msg)
         connection.set_busy_timeout(BUSY_MS)
