@@ -1,4 +1,4 @@
-"""Jobs: accepting them, finding them, and whose turn it is in a session."""
+"""Jobs in memory: submitting and finding them, and the turns of sessions."""
 
 from __future__ import annotations
 
@@ -71,10 +71,12 @@ class MemoryJobs:
         heads = [row.head for row in self._state.tables.jobs.values()]
         return dict(Counter(head.status for head in heads if namespace in {None, head.namespace}))
 
-    async def list(self, which: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page[JobRecord]:
+    async def list(
+        self, job_filter: JobFilter, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[JobRecord]:
         records = [_record(row) for row in self._state.tables.jobs.values()]
         before = decode_job_cursor(cursor)
-        found = [record for record in records if _fits(record, which) and _age(record) < before]
+        found = [record for record in records if _fits(record, job_filter) and _age(record) < before]
         found.sort(key=_age, reverse=True)
         page = tuple(found[:limit])
         return Page(page, encode_job_cursor(page[-1]) if page and len(found) > limit else None)
@@ -87,20 +89,22 @@ class MemoryJobs:
         found = sorted(row.head.job_id for row in rows if _may_need_person(row, now))
         return [job_id for job_id in found if job_id > after][:limit]
 
-    async def tally(self, which: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
+    async def tally(self, job_filter: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
         records = [_record(row) for row in self._state.tables.jobs.values()]
-        return dict(Counter((one.status, one.wait_reason) for one in records if _fits(one, which)))
+        return dict(
+            Counter((record.status, record.wait_reason) for record in records if _fits(record, job_filter))
+        )
 
     async def names(self, namespace: str | None = None, *, limit: int = 200) -> JobNames:
         heads = [row.head for row in self._state.tables.jobs.values()]
-        mine = [head for head in heads if namespace in {None, head.namespace}]
-        kinds, queues = sorted({head.kind for head in mine}), sorted({head.queue for head in mine})
+        matching = [head for head in heads if namespace in {None, head.namespace}]
+        kinds, queues = sorted({head.kind for head in matching}), sorted({head.queue for head in matching})
         return JobNames(tuple(kinds[:limit]), tuple(queues[:limit]))
 
 
 def submit(work: MemoryWorkRow, draft: JobDraft, *, admitting: bool = False) -> Submitted:
-    """A job exists for this draft: this one, or the one that the same request made before. `admitting`: its queue may
-    be too full for it."""
+    """Submit the job, or return the job that the same request made before. `admitting`: the limits of its queue
+    apply."""
     check_draft(draft)
     digest = request_digest(draft)
     work.need_namespace(draft.namespace)
@@ -120,7 +124,7 @@ def submit(work: MemoryWorkRow, draft: JobDraft, *, admitting: bool = False) -> 
 
 
 def promote(work: MemoryWorkRow, namespace: str, session_id: str) -> None:
-    """The first job that stands behind in this session is live, and pending unless something else holds it."""
+    """Make the first queued job of this session live, and pending unless it waits for another reason."""
     behind = [
         row
         for row in work.tables.jobs.values()
@@ -138,7 +142,7 @@ def promote(work: MemoryWorkRow, namespace: str, session_id: str) -> None:
 
 
 def put_head(work: MemoryWorkRow, head: JobHead) -> None:
-    """The job has this head; workers of its queue hear of it when that may let them claim it."""
+    """Store the head of the job; send a wake-up for its queue if the job has become claimable."""
     row = work.tables.jobs[head.job_id]
     work.tables.jobs[head.job_id] = dataclasses.replace(row, head=head)
     if _chance(head) is not None and _chance(head) != _chance(row.head):
@@ -151,7 +155,8 @@ def _chance(head: JobHead) -> int | None:
 
 
 def _made_before(work: MemoryWorkRow, draft: JobDraft) -> tuple[str, str, bytes] | None:
-    """The job of the same request key, else the one of the same id: id, namespace, request. Also one that is gone."""
+    """The job of the same request key, else the one of the same id, as (id, namespace, request digest). Removed jobs
+    count, too."""
     job_id = None
     if draft.request_key is not None:
         job_id = work.tables.requests.get((draft.namespace, draft.request_key))
@@ -212,7 +217,7 @@ def _create(work: MemoryWorkRow, draft: JobDraft) -> str:
 
 
 def _check_parent(work: MemoryWorkRow, draft: JobDraft) -> None:
-    """A child lives in its parent's namespace."""
+    """Raise InvalidMove if the parent does not exist in the child's namespace."""
     parent = None if draft.parent_job_id is None else work.tables.jobs.get(draft.parent_job_id)
     if draft.parent_job_id is not None and (parent is None or parent.head.namespace != draft.namespace):
         raise InvalidMove(
@@ -221,7 +226,7 @@ def _check_parent(work: MemoryWorkRow, draft: JobDraft) -> None:
 
 
 def _slot(work: MemoryWorkRow, draft: JobDraft) -> Slot | None:
-    """Live if nobody of the session is; behind whoever is."""
+    """Live if no job of the session is live, else behind."""
     if draft.session_id is None:
         return None
     taken = any(
@@ -260,16 +265,16 @@ _EXACT: Final = ("namespace", "status", "wait_reason", "kind", "queue", "session
 _UPPER: Final = dict(zip(map(ord, string.ascii_uppercase), string.ascii_lowercase, strict=True))
 
 
-def _fits(record: JobRecord, which: JobFilter) -> bool:
-    if any(getattr(which, name) not in {None, getattr(record, name)} for name in _EXACT):
+def _fits(record: JobRecord, job_filter: JobFilter) -> bool:
+    if any(getattr(job_filter, name) not in {None, getattr(record, name)} for name in _EXACT):
         return False
-    if which.statuses and record.status not in which.statuses:
+    if job_filter.statuses and record.status not in job_filter.statuses:
         return False
-    if which.since is not None and record.created_at < which.since:
+    if job_filter.since is not None and record.created_at < job_filter.since:
         return False
-    if which.until is not None and record.created_at >= which.until:
+    if job_filter.until is not None and record.created_at >= job_filter.until:
         return False
-    if which.text is None:
+    if job_filter.text is None:
         return True
-    shown = (record.job_id, record.kind, record.session_id, record.request_key)
-    return any(which.text.translate(_UPPER) in (one or "").translate(_UPPER) for one in shown)
+    texts = (record.job_id, record.kind, record.session_id, record.request_key)
+    return any(job_filter.text.translate(_UPPER) in (text or "").translate(_UPPER) for text in texts)

@@ -1,4 +1,4 @@
-"""Retention: what is erased, removed, and remembered."""
+"""Retention in memory: erasing and removing jobs, and their tombstones."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class MemoryRetention:
         with self._state.transaction() as work:
             rows = [work.tables.jobs[job_id] for job_id in sorted(set(job_ids)) if job_id in work.tables.jobs]
             pruned = [_judged(work, row, policy) for row in rows]
-            for row, one in zip(rows, pruned, strict=True):
-                if one.kept is None and not dry_run:
+            for row, result in zip(rows, pruned, strict=True):
+                if result.kept is None and not dry_run:
                     _carry_out(work, row, policy.how)
             return pruned
 
@@ -75,15 +75,15 @@ def _pruned(tables: Tables, job_id: str) -> How | None:
 
 def _judged(work: MemoryWorkRow, row: JobRow, policy: RetentionPolicy) -> Pruned:
     job_id = row.head.job_id
-    kept = find_reason_to_keep(_standing(work.tables, row), policy, now=work.wall)
-    if kept is not None:
-        return Pruned(job_id=job_id, kept=kept)
-    gone = [
+    reason = find_reason_to_keep(_standing(work.tables, row), policy, now=work.wall)
+    if reason is not None:
+        return Pruned(job_id=job_id, kept=reason)
+    sizes = [
         len(event.body or b"")
         for event in row.events
         if policy.how is How.REMOVE or (event.type in ERASABLE and event.body is not None)
     ]
-    return Pruned(job_id=job_id, events=len(gone), size=sum(gone))
+    return Pruned(job_id=job_id, events=len(sizes), size=sum(sizes))
 
 
 def _standing(tables: Tables, row: JobRow) -> Standing:

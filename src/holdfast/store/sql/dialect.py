@@ -1,7 +1,7 @@
-"""The handful of places where SQLite and Postgres need different words, and the traps behind them.
+"""SQL dialects: the tokens in which statements for SQLite and Postgres differ, and the reasons for them.
 
-Statements are written once, with `:name` parameters and tokens in braces. Everything else must mean the same on both,
-and these habits are what keeps it so (each was tried on both databases):
+Statements are written once, with `:name` parameters and tokens in braces. Everything else must mean the same on both
+databases. These rules ensure that (each was tried on both):
 
     text order      SQLite compares bytes, Postgres by locale       → {text} is TEXT COLLATE "C" on Postgres
     NULL order      first on SQLite, last on Postgres               → sort on NOT NULL columns only
@@ -11,9 +11,9 @@ and these habits are what keeps it so (each was tried on both databases):
     constraint      the transaction goes on, or is dead             → ON CONFLICT, or one savepoint each
     time            the host's, or the server's                     → {now} and {tick}, never written out
 
-`{now}` is store time (see `store.store_clock`): it dates things and says what is due. `{tick}` measures leases, and
-`{boot}` names the stretch of time in which ticks compare. `{wall}` is wall time, which people set: only schedules ask
-for it. The executor supplies the values.
+`{now}` is store time (see `store.store_clock`): it dates rows and decides what is due. `{tick}` measures leases, and
+`{boot}` identifies the boot within which ticks compare. `{wall}` is wall time, which can be set: only schedules use it.
+The executor supplies the values.
 
 Columns that the fields of a struct name are written nowhere else but in the migration that makes the table:
 
@@ -45,9 +45,9 @@ _STORE_US: Final = f"{_SERVER_US} - CAST(:step AS bigint)"
 
 
 def _unless_stepped(prediction: str) -> str:
-    """The server's clock less its known steps, while it is where the process predicts it; else the prediction: a
-    clock that was set a moment ago is found out here. Without a `step` (tests that bring a clock) the prediction
-    counts."""
+    """The server's clock less its known steps, while it agrees with the process's prediction; else the prediction,
+    because the server's clock was set a moment ago. Without a `step` (tests that bring a clock) the prediction is
+    used."""
     return (
         f"(CASE WHEN abs({_STORE_US} - CAST(:now AS bigint)) <= {TOLERANCE_US} "
         f"THEN {_STORE_US} ELSE CAST(:{prediction} AS bigint) END)"
@@ -59,7 +59,7 @@ class Dialect(msgspec.Struct, frozen=True, eq=False):
     tokens: Mapping[str, str]
     any_of: Callable[[str], str]
     listed: Callable[[str], str]
-    """A list as a table `listed`: each value, and which one it is, from 1."""
+    """A list parameter as a table `listed`: each value, and its position, from 1."""
     mark: str
 
 
@@ -97,7 +97,7 @@ POSTGRES: Final = Dialect(
         "int": "BIGINT",
         "bytes": "BYTEA",
         "options": "",
-        # Heads are updated all the time and never grow: room in the page keeps those updates out of the indexes.
+        # Heads are updated often and never grow: free space in the page keeps those updates out of the indexes (HOT).
         "narrow": "WITH (fillfactor = 50)",
         "for_key_share": "FOR KEY SHARE",
         "for_update": "FOR UPDATE",
@@ -115,7 +115,7 @@ _PARAMETER: Final = re.compile(r"(?<![:\w]):(\w+)")
 
 
 class Compiled(msgspec.Struct, frozen=True):
-    """A statement as its driver takes it. `names` are the parameters, in the order of their numbers."""
+    """A statement in the form that its driver takes. `names` are the parameters, in the order of their numbers."""
 
     name: str
     text: str
@@ -123,7 +123,7 @@ class Compiled(msgspec.Struct, frozen=True):
 
 
 def render(source: str, dialect: Dialect) -> str:
-    """The source with its tokens replaced."""
+    """Replace the tokens in the source."""
 
     def word(match: re.Match[str]) -> str:
         token, argument = match.groups()
@@ -180,8 +180,8 @@ def _record_column(name: str) -> str:
 
 
 def compile_statement(name: str, source: str, dialect: Dialect) -> Compiled:
-    """The statement ready for its driver, which takes parameters by number: looking names up costs SQLite as much as
-    a small statement itself."""
+    """Compile the statement for its driver, with numbered parameters: looking up names costs SQLite as much as a small
+    statement itself."""
     text = render(source, dialect)
     names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
     number = {parameter: f"{dialect.mark}{place}" for place, parameter in enumerate(names, 1)}
