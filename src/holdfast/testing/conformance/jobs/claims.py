@@ -260,7 +260,7 @@ async def a_restricted_claim_with_the_whole_session_takes_its_front_at_once(benc
 
 
 async def suspects_are_passed_over_on_request(bench: Bench) -> None:
-    """A job with an expired lease counts one takeover more than its head; a claim without `suspect_at` takes all jobs."""
+    """A job with an expired lease counts one takeover more than its head; a claim without `suspect_at` takes all."""
     fresh, lost, twice = await bench.submit(), await bench.submit(), await bench.submit()
     await bench.grants("worker-1", limit=2, roots=(lost, twice), ttl_us=0)
     await bench.grants("worker-2", roots=(twice,), ttl_us=0)
