@@ -343,11 +343,13 @@ class LeaseManager:
             try:
                 self.db.run(self.db.store.journal.append(append))
             except MailWaiting:
-                letters = self.db.run(self.db.store.post.read(job_id, after=lease.mail_seen))
-                lease.mail_seen = letters[-1].mail_seq
-                for letter in letters:
-                    if letter.kind is MailKind.CANCEL and not cancelled:
-                        cancel = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
+                messages = self.db.run(self.db.store.post.read(job_id, after=lease.mail_seen))
+                lease.mail_seen = messages[-1].mail_seq
+                for message in messages:
+                    if message.kind is MailKind.CANCEL and not cancelled:
+                        cancel = CancelRequested(
+                            by=message.sender, why=message.name, mail_seq=message.mail_seq
+                        )
                         events, move = (cancel, JobCancellation()), Move(status=Status.CANCELLED)
                         cancelled = True
             except Fenced:

@@ -149,8 +149,8 @@ class ToolLedger:
                 msg = f"{tool_name} has no open call with this command"
                 raise Misuse(msg, hint="get_execution_history shows what there is.")
             row = known.call
-            fact = ToolReconciled(call.step_key, decision, by or self.db.me, why, row.generation, packed)
-            if self._write(call, row, (fact,), DECIDED[decision], seen):
+            event = ToolReconciled(call.step_key, decision, by or self.db.me, why, row.generation, packed)
+            if self._write(call, row, (event,), DECIDED[decision], seen):
                 return
 
     def get_execution_history(self, task_id: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
@@ -208,8 +208,8 @@ class ToolLedger:
             case Recovery.RUN | Recovery.RESEND:
                 return self._intend(call, seen, row.generation, row.attempt + 1)
             case Recovery.ADOPT:
-                fact = ToolReturned(call.step_key, row.generation, {"json": None}, adopted=True)
-                self._write(call, row, (fact,), CallStatus.SUCCEEDED, seen)
+                event = ToolReturned(call.step_key, row.generation, {"json": None}, adopted=True)
+                self._write(call, row, (event,), CallStatus.SUCCEEDED, seen)
             case other:
                 self._stop(call, row, seen, wait=other is Recovery.WAIT)
         return None
@@ -235,10 +235,10 @@ class ToolLedger:
         running = False
         if row.status is CallStatus.PREPARED:
             running = not self._is_left(call, row)
-            fact = ToolUncertain(
+            event = ToolUncertain(
                 call.step_key, row.generation, "its process ended before it knew the outcome"
             )
-            if not running and not self._write(call, row, (fact,), CallStatus.UNCERTAIN, seen):
+            if not running and not self._write(call, row, (event,), CallStatus.UNCERTAIN, seen):
                 return
         state = (
             "is being executed elsewhere, or was when that process ended" if running else "may have happened"
@@ -253,8 +253,8 @@ class ToolLedger:
         The claim with the fence of the row names that process.
         """
         events = self.db.run(self.db.store.journal.read(call.job_id, after=row.intent_seq - 2))
-        facts = [unseal(event) for event in events if event.fence == row.fence]
-        claimed = next((fact for fact in facts if isinstance(fact, JobClaimed)), None)
+        decoded = [unseal(event) for event in events if event.fence == row.fence]
+        claimed = next((item for item in decoded if isinstance(item, JobClaimed)), None)
         if claimed is None:
             return False
         if claimed.worker == self.db.me:
@@ -276,7 +276,7 @@ class ToolLedger:
                 return None
             row = self._row(call, generation, attempt, head)
             made[:] = [row]
-            fact = ToolCalled(
+            event = ToolCalled(
                 call.step_key,
                 call.tool,
                 str(call.effect),
@@ -286,8 +286,8 @@ class ToolLedger:
                 attempt,
                 args=args,
             )
-            facts = (JobClaimed(self.db.me), fact, JobReleased("written"))
-            return Ruling(facts, staying(head), Extras(calls=(row,)))
+            events = (JobClaimed(self.db.me), event, JobReleased("written"))
+            return Ruling(events, staying(head), Extras(calls=(row,)))
 
         written = self.db.run(self.db.store.journal.hold(call.job_id, decide))
         if written is None:
@@ -348,7 +348,12 @@ class ToolLedger:
         self._write(call, row, (ToolUncertain(call.step_key, row.generation, why),), CallStatus.UNCERTAIN)
 
     def _write(
-        self, call: Call, row: CallRow, facts: tuple[Event, ...], status: CallStatus, seen: Head | None = None
+        self,
+        call: Call,
+        row: CallRow,
+        events: tuple[Event, ...],
+        status: CallStatus,
+        seen: Head | None = None,
     ) -> bool:
         """Append the events and update the row, in one transaction. With `seen` only if the head has not moved since;
         returns False if it has."""
@@ -364,7 +369,7 @@ class ToolLedger:
                 result_seq=head.head_seq + 1 if status in SETTLED else None,
                 settled_at=settled,
             )
-            return Ruling(facts, staying(head), Extras(calls=(moved,)))
+            return Ruling(events, staying(head), Extras(calls=(moved,)))
 
         if self.db.run(self.db.store.journal.hold(call.job_id, decide)) is not None:
             return True
@@ -375,13 +380,13 @@ class ToolLedger:
 
     def _replay(self, call: Call, known: Receipt) -> dict[str, Any]:
         assert known.result is not None, "a call that counts has a result"
-        fact = unseal(known.result)
-        assert isinstance(fact, ToolReturned | ToolReconciled)
+        event = unseal(known.result)
+        assert isinstance(event, ToolReturned | ToolReconciled)
         with self._lock:
             self._replays += 1
-        if isinstance(fact.result, dict) and "unstorable" in fact.result:
-            raise unstorable(call, fact.result)
-        return render_value(unpack(self.db, fact.result), replayed=True)
+        if isinstance(event.result, dict) and "unstorable" in event.result:
+            raise unstorable(call, event.result)
+        return render_value(unpack(self.db, event.result), replayed=True)
 
     def _seen(self, call: Call) -> tuple[Head, Receipt | None]:
         """The journal's head, and then the call: if the head is still the same when we write, no other process wrote in

@@ -125,7 +125,7 @@ class RecoverySweep:
         for task_id, items in by_task.items():
             for start in range(0, len(items), EVENTS_PER_APPEND_MAX // 2):
                 some = items[start : start + EVENTS_PER_APPEND_MAX // 2]
-                facts: list[Event] = []
+                events: list[Event] = []
                 for result in some:
                     state = {
                         "reason": LEASE_RAN_OUT,
@@ -133,9 +133,9 @@ class RecoverySweep:
                         "retry_count": result.head.takeovers + 1,
                         "status": "failed" if result.dead else "pending",
                     }
-                    facts += error_boundary(new_step_id(self.db, task_id), state, result.head.job_id)
+                    events += error_boundary(new_step_id(self.db, task_id), state, result.head.job_id)
                 try:
-                    self._manager.tasks.write(self._manager.tasks.ensure(task_id), tuple(facts))
+                    self._manager.tasks.write(self._manager.tasks.ensure(task_id), tuple(events))
                 except InvalidMove:
                     continue  # the task has ended; no process resumes it
                 except Unavailable:

@@ -92,8 +92,8 @@ class Tasks:
         """End the task. The same call again has no effect; a different result is rejected."""
         job_id = self.ensure(task_id)
         move = Move(status=Status.COMPLETED if success else Status.FAILED)
-        fact: Event = JobCompleted(output) if success else JobFailure(error)
-        written = self._db.run(self._db.store.journal.hold(job_id, lambda _head: Ruling((fact,), move)))
+        event: Event = JobCompleted(output) if success else JobFailure(error)
+        written = self._db.run(self._db.store.journal.hold(job_id, lambda _head: Ruling((event,), move)))
         if written is None and self.status_of(job_id) != _WORDS[move.status]:
             msg = f"task {task_id!r} is over already: {self.status_of(job_id)}"
             raise InvalidMove(msg)

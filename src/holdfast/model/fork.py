@@ -85,18 +85,18 @@ class _Call(msgspec.Struct):
         return self.begun is not None and isinstance(self.begun.event, e.ToolCalled)
 
 
-def fork_point(facts: Sequence[ForkedEvent], at: str | int) -> int:
+def fork_point(journal: Sequence[ForkedEvent], at: str | int) -> int:
     """The first event that is not shared: the first one about the step `at`, or event number `at` itself."""
     if isinstance(at, int):
-        if not 2 <= at <= facts[-1].seq + 1:
-            msg = f"there is no event {at} to fork at; the journal has events 1 to {facts[-1].seq}"
+        if not 2 <= at <= journal[-1].seq + 1:
+            msg = f"there is no event {at} to fork at; the journal has events 1 to {journal[-1].seq}"
             raise NotFound(
                 msg, hint="Name an event after the first, or a step key (`holdfast trace ID --steps`)."
             )
         return at
-    for fact in facts:
-        if getattr(fact.event, "step_key", None) == at:
-            return fact.seq
+    for entry in journal:
+        if getattr(entry.event, "step_key", None) == at:
+            return entry.seq
     msg = f"the journal has no step {at!r}"
     raise NotFound(
         msg, hint="`holdfast trace ID --steps` lists the step keys. The number of an event works, too."
@@ -104,7 +104,7 @@ def fork_point(facts: Sequence[ForkedEvent], at: str | int) -> int:
 
 
 def take_history(
-    facts: Sequence[ForkedEvent],
+    journal: Sequence[ForkedEvent],
     before: int,
     *,
     job_id: str,
@@ -114,14 +114,14 @@ def take_history(
     """The history that a fork named `job_id` shares: the events before number `before`, with other results for the
     steps in `edits`. Raises InvalidMove if it cannot be shared."""
     prefix = _Prefix()
-    for fact in facts:
-        if fact.seq < before:
-            prefix.take(fact)
-    started_at = next((fact.at for fact in facts if isinstance(fact.event, e.JobClaimed)), facts[0].at)
+    for entry in journal:
+        if entry.seq < before:
+            prefix.take(entry)
+    started_at = next((entry.at for entry in journal if isinstance(entry.event, e.JobClaimed)), journal[0].at)
     past: list[tuple[e.Event, int]] = [(e.JobClaimed(HOLDER), started_at)]
-    for fact, generation in prefix.settled(facts):
-        past.append((_renamed(fact.event, generation, job_id, namespace), max(fact.at, past[-1][1])))
-        if isinstance(fact.event, e.JobRequeued):
+    for entry, generation in prefix.settled(journal):
+        past.append((_renamed(entry.event, generation, job_id, namespace), max(entry.at, past[-1][1])))
+        if isinstance(entry.event, e.JobRequeued):
             past.append((e.JobClaimed(HOLDER), past[-1][1]))
     past.append((e.JobReleased(why="forked"), past[-1][1]))
     for step_key, result in (edits or {}).items():
@@ -173,8 +173,8 @@ class _Prefix:
         self._moves: list[ForkedEvent] = []
         self._requeues: list[ForkedEvent] = []
 
-    def take(self, fact: ForkedEvent) -> None:
-        match fact.event:
+    def take(self, entry: ForkedEvent) -> None:
+        match entry.event:
             case e.CheckpointSaved():
                 self._forget_signals()
                 self._calls, self._moves, self._requeues = (
@@ -182,15 +182,15 @@ class _Prefix:
                     [],
                     [],
                 )  # the state covers the calls before it
-                self._others.append(fact)
+                self._others.append(entry)
             case e.TurnCommitted():
                 raise InvalidMove("a turn of a session cannot be forked", hint="Start a new session.")
             case e.JobRequeued():
-                self._requeues += [fact] if fact.event.rerun else []
+                self._requeues += [entry] if entry.event.rerun else []
             case e.ToolCalled() | e.TimerSet() | e.LlmRequested() | e.NodeStarted() | e.ChildStarted():
-                call = self._call(fact.event)
+                call = self._call(entry.event)
                 call.begun = (
-                    fact if call.begun is None else ForkedEvent(call.begun.seq, call.begun.at, fact.event)
+                    entry if call.begun is None else ForkedEvent(call.begun.seq, call.begun.at, entry.event)
                 )
             case (
                 e.StepFinished()
@@ -202,23 +202,23 @@ class _Prefix:
                 | e.ChildFinished()
                 | e.SignalTaken()
             ):
-                self._call(fact.event).ended = fact
+                self._call(entry.event).ended = entry
             case e.ToolUncertain():
-                self._call(fact.event).uncertain = True
+                self._call(entry.event).uncertain = True
             case e.ToolReconciled(decision=decision):
-                call = self._call(fact.event)
+                call = self._call(entry.event)
                 if DECIDED[decision] is CallStatus.ABANDONED:
                     del self._calls[call.step_key, call.generation]
                 else:
-                    call.ended = fact
+                    call.ended = entry
             case e.CallCancelled():
-                self._call(fact.event).given_up = fact
+                self._call(entry.event).given_up = entry
             case e.CallMoved():
-                self._moves.append(fact)
+                self._moves.append(entry)
             case e.CallRetried():
                 pass  # the fork makes the call with all its attempts
             case event if event.type not in _LEFT_BEHIND:
-                self._others.append(fact)
+                self._others.append(entry)
             case _:
                 pass
 
@@ -227,9 +227,9 @@ class _Prefix:
         ended = [call.ended.event for call in self._calls.values() if call.ended is not None]
         taken = {event.mail_seq for event in ended if isinstance(event, e.SignalTaken)}
         self._others = [
-            fact
-            for fact in self._others
-            if not (isinstance(fact.event, e.SignalReceived) and fact.event.mail_seq in taken)
+            entry
+            for entry in self._others
+            if not (isinstance(entry.event, e.SignalReceived) and entry.event.mail_seq in taken)
         ]
 
     def _call(self, event: e.Event) -> _Call:
@@ -240,41 +240,41 @@ class _Prefix:
         generation = getattr(event, "generation", 0)
         return self._calls.setdefault((key, generation), _Call(key, generation))
 
-    def settled(self, facts: Sequence[ForkedEvent]) -> list[tuple[ForkedEvent, int]]:
+    def settled(self, journal: Sequence[ForkedEvent]) -> list[tuple[ForkedEvent, int]]:
         """The events in journal order, each with its generation in the fork: from 0, without gaps."""
-        chosen = [(fact, 0) for fact in self._others + self._requeues]
+        chosen = [(entry, 0) for entry in self._others + self._requeues]
         generations: dict[str, int] = {}
         renumbered: dict[tuple[str, int], int] = {}
         for (key, original), call in sorted(self._calls.items()):
             if call.is_effect and call.ended is None:
-                raise _under_way(call, facts)
+                raise _under_way(call, journal)
             if call.begun is not None and isinstance(call.begun.event, e.ChildStarted) and call.ended is None:
                 raise _open_child(call.begun.event)
-            shared = [fact for fact in (call.begun, call.ended, call.given_up) if fact is not None]
+            shared = [entry for entry in (call.begun, call.ended, call.given_up) if entry is not None]
             if call.ended is None and call.given_up is None:
                 continue  # a read or a sleep in progress: the fork does it again
             generation = generations.get(key, 0)
             generations[key] = generation + 1
             renumbered[key, original] = generation
-            chosen += [(fact, generation) for fact in shared]
-        for fact in self._moves:
-            assert isinstance(fact.event, e.CallMoved)
-            place = (fact.event.recorded_key, fact.event.generation)
+            chosen += [(entry, generation) for entry in shared]
+        for entry in self._moves:
+            assert isinstance(entry.event, e.CallMoved)
+            place = (entry.event.recorded_key, entry.event.generation)
             if place in renumbered:
-                chosen.append((fact, renumbered[place]))
+                chosen.append((entry, renumbered[place]))
         return sorted(chosen, key=lambda pair: pair[0].seq)
 
 
-def _under_way(call: _Call, facts: Sequence[ForkedEvent]) -> InvalidMove:
+def _under_way(call: _Call, journal: Sequence[ForkedEvent]) -> InvalidMove:
     assert call.begun is not None
     state = "has an unknown outcome" if call.uncertain else "was under way"
     if call.given_up is not None:
         state = "had been given up, with an unknown outcome,"
     later = [
-        fact.seq
-        for fact in facts
-        if isinstance(fact.event, e.ToolReturned | e.ToolFailed | e.ToolReconciled)
-        and (fact.event.step_key, fact.event.generation) == (call.step_key, call.generation)
+        entry.seq
+        for entry in journal
+        if isinstance(entry.event, e.ToolReturned | e.ToolFailed | e.ToolReconciled)
+        and (entry.event.step_key, entry.event.generation) == (call.step_key, call.generation)
     ]
     hint = f"Fork before event {call.begun.seq}"
     hint += f", or after event {later[-1]}, where it was settled." if later else "; or settle the call first."

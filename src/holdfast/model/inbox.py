@@ -145,12 +145,12 @@ def takeable(candidates: Sequence[Candidate], boundary: Boundary, max_batches: i
         return ()
     if head.slot is SlotPolicy.EXCLUSIVE:
         return (head,)
-    company = [head]
+    taken = [head]
     for candidate in candidates[1:max_batches]:
         if not _may_join(head, candidate):
             break
-        company.append(candidate)
-    return tuple(company)
+        taken.append(candidate)
+    return tuple(taken)
 
 
 def _may_join(head: Candidate, other: Candidate) -> bool:

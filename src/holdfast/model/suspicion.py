@@ -84,24 +84,24 @@ def is_unclaimed(head: JobHead, changed_at: int, now: int) -> bool:
     return ready_at is not None and max(ready_at, changed_at) <= now - UNCLAIMED_US
 
 
-def count_deaths(facts: Iterable[tuple[int, Event]], *, since: int) -> int:
-    """How many workers the job has lost since then. `facts` are the journal's events with their times."""
-    return sum(at >= since and _is_death(event) for at, event in facts)
+def count_deaths(events: Iterable[tuple[int, Event]], *, since: int) -> int:
+    """How many workers the job has lost since then. `events` are the journal's events with their times."""
+    return sum(at >= since and _is_death(event) for at, event in events)
 
 
-def dies_daily(facts: Iterable[tuple[int, Event]], now: int) -> bool:
+def dies_daily(events: Iterable[tuple[int, Event]], now: int) -> bool:
     """Whether a job that makes progress loses workers so often that it runs alone nevertheless."""
-    return count_deaths(facts, since=now - DAY) >= DEATHS_PER_DAY
+    return count_deaths(events, since=now - DAY) >= DEATHS_PER_DAY
 
 
 def _is_death(event: Event) -> bool:
     return isinstance(event, JobClaimed | JobRequeued) and event.takeover
 
 
-def count_kills_alone(facts: Iterable[tuple[int, Event]]) -> int:
+def count_kills_alone(events: Iterable[tuple[int, Event]]) -> int:
     """How often the job's process has died while it ran alone, since it last made progress or was requeued."""
     count = 0
-    for _, event in facts:
+    for _, event in events:
         match event:
             case JobRequeued(takeover=True, why=why):
                 count += why.startswith(DIED_ALONE)

@@ -139,10 +139,10 @@ class NatsPlace:
         watch: BucketWatch | None = None
         try:
             while True:
-                state, anew = await self._list(bucket)
+                state, next_watch = await self._list(bucket)
                 if watch is not None:
                     await watch.stop()
-                watch = anew
+                watch = next_watch
                 await self._rebuild(bucket)
                 self._followed, self._true_at = True, self._clock.wall_us()
                 self._connection.clear_trouble("registry")

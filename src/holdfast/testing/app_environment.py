@@ -125,7 +125,7 @@ async def _opened(app: App, address: str, clock: TimeSkippingClock) -> AppEnviro
     looker = Looker(Path.cwd())
     queues = tuple(sorted({agent.queue for agent in app.agents.values()}))
     name = neighbours.my_name("rehearsal")
-    scribe, ids = StreamWriter(store.streams), RandomIds()
+    stream_writer, ids = StreamWriter(store.streams), RandomIds()
     config = RunnerConfig(
         store,
         GroupCommit(store.journal),
@@ -134,9 +134,9 @@ async def _opened(app: App, address: str, clock: TimeSkippingClock) -> AppEnviro
         strict=app.strict,
         gone=neighbours.is_dead,
         inspect=lambda pack: in_thread(lambda: looker.look_at_all(pack)),
-        scribe=scribe,
+        scribe=stream_writer,
         io_monitor=make_io_monitor(app.choose_on_undurable("warn")),
     )
     worker = Worker(config, name, lambda: ids.new("claim"), queues=queues, concurrency=app.concurrency)
     maintenance = Maintenance(store, clock, neighbours, Rules(by=name), random.random)
-    return AppEnvironment(store, worker, scribe, maintenance, clock=clock, moved=moved, queues=queues)
+    return AppEnvironment(store, worker, stream_writer, maintenance, clock=clock, moved=moved, queues=queues)

@@ -62,7 +62,7 @@ class Cassette(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def journal(self) -> list[SealedEvent]:
         """The recorded journal, with its hash chain."""
-        return [_sealed(fact) for fact in self.events]
+        return [_sealed(event) for event in self.events]
 
     @property
     def input(self) -> Any:
@@ -187,17 +187,17 @@ def _fact(sealed: SealedEvent) -> Fact:
     return Fact(sealed.seq, sealed.type, sealed.version, sealed.fence, sealed.at, body, sealed.hash.hex())
 
 
-def _sealed(fact: Fact) -> SealedEvent:
-    body = canonical.encode(fact.body)
+def _sealed(event: Fact) -> SealedEvent:
+    body = canonical.encode(event.body)
     return SealedEvent(
-        fact.seq,
-        fact.type,
-        fact.version,
-        fact.fence,
-        fact.at,
+        event.seq,
+        event.type,
+        event.version,
+        event.fence,
+        event.at,
         body,
         hashlib.sha256(body).digest(),
-        bytes.fromhex(fact.hash),
+        bytes.fromhex(event.hash),
     )
 
 

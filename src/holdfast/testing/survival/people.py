@@ -64,16 +64,16 @@ class People:
                 self._said.append(f"{row.tool_name} was uncertain, and a person said: it {phrases[decision]}")
 
     async def _decide(self, job_id: str) -> None:
-        facts = [unseal(event) for event in await self._store.journal.read(job_id)]
-        decided = {fact.approval_id for fact in facts if isinstance(fact, ApprovalDecided)}
-        for fact in facts:
-            if isinstance(fact, ApprovalRequested) and fact.approval_id not in decided:
+        events = [unseal(sealed) for sealed in await self._store.journal.read(job_id)]
+        decided = {event.approval_id for event in events if isinstance(event, ApprovalDecided)}
+        for event in events:
+            if isinstance(event, ApprovalRequested) and event.approval_id not in decided:
                 decision = "approved" if self._approve else "denied"
-                body: Any = {"approval_id": fact.approval_id, "decision": decision, "why": ""}
-                await self._tell(job_id, MailKind.APPROVAL, fact.approval_id, body=body)
-            if isinstance(fact, QuestionAsked) and fact.question in self._answers:
-                body = self._answers[fact.question]
-                name = fact.question_id
+                body: Any = {"approval_id": event.approval_id, "decision": decision, "why": ""}
+                await self._tell(job_id, MailKind.APPROVAL, event.approval_id, body=body)
+            if isinstance(event, QuestionAsked) and event.question in self._answers:
+                body = self._answers[event.question]
+                name = event.question_id
                 await self._tell(job_id, MailKind.SIGNAL, name, name=name, body=body)
 
     async def _signal(self, job_id: str) -> None:
