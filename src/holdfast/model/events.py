@@ -239,7 +239,7 @@ class LlmRepurchased(Event, frozen=True):
 
 
 class LlmResponded(Event, frozen=True):
-    """The response of a model and its cost. `error` replaces the response if the provider rejected the request."""
+    """The response of a model and its cost. `error` is the provider's error, instead of a response."""
 
     type = "llm_responded"
     step_key: str
