@@ -1,4 +1,4 @@
-"""The parts on their own, for people with a loop of their own: blocking calls over the same store."""
+"""The kit: ledger, checkpoints, leases, sweep and cache as blocking calls, for programs with their own loop."""
 
 from __future__ import annotations
 
