@@ -22,6 +22,7 @@ from holdfast.engine.stall_detector import HOLD_AFTER_S
 from holdfast.engine.tracebacks import BYTES_MAX, FRAMES_MAX
 from holdfast.kit.checkpoints import KEPT_MAX
 from holdfast.model.agent_registry import ENTRY_BYTES_MAX
+from holdfast.model.crash_suspects import DEATHS_PER_DAY, KILLS_ALONE_MAX, SUSPECT_AT
 from holdfast.model.lease import (
     FAILED_ATTEMPTS_MAX,
     LEASE_TTL_US,
@@ -47,7 +48,6 @@ from holdfast.model.limits import (
 from holdfast.model.redaction import VALUE_LENGTH_MIN
 from holdfast.model.retention import RetentionPolicy
 from holdfast.model.side_effects import KEY_LIFETIME_USED_PERCENT, QUIET_MARGIN_US
-from holdfast.model.suspicion import DEATHS_PER_DAY, KILLS_ALONE_MAX, SUSPECT_AT
 from holdfast.model.time import DAY, MILLISECOND, SECOND
 from holdfast.model.work import LEASE_US as WORK_LEASE_US
 from holdfast.model.work import PREFERENCE_US

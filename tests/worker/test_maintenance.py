@@ -12,13 +12,13 @@ from holdfast.client.in_process import EmbeddedClient
 from holdfast.engine.execution import Execution
 from holdfast.engine.recovery import Rules, find_last_sweep
 from holdfast.errors import StoreUnavailable
+from holdfast.model.crash_suspects import UNCLAIMED_US
 from holdfast.model.events import JobClaimed, JobRequeued
 from holdfast.model.ids import SequentialIds
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.suspicion import UNCLAIMED_US
 from holdfast.model.time import DAY, MINUTE, SECOND
 from holdfast.model.worker_identity import Identity, Sight
-from holdfast.store.intercepted import InterceptedStore
+from holdfast.store.interceptor import InterceptedStore
 from holdfast.testing.conformance.harness import Backend
 from holdfast.worker.maintenance import EXPIRY_EVERY_US, SWEEP_EVERY_US, Maintenance, Neighbours
 from tests.engine.shop import Shop, opened

@@ -26,7 +26,7 @@ from holdfast.model.worker_presence import BEAT_US, Presence, SeenWorker, Worker
 from holdfast.runtime import open_store
 from holdfast.runtime.app import App
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import InterceptedStore
+from holdfast.store.interceptor import InterceptedStore
 from holdfast.testing.conformance.harness import Backend
 from holdfast.worker.heartbeat import WorkerHeartbeat
 from holdfast.worker.maintenance import Maintenance, Neighbours

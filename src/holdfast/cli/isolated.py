@@ -15,7 +15,7 @@ from holdfast.cli.logs import format_option, level_option, logging_as
 from holdfast.cli.options import store_option
 from holdfast.cli.output import wait_for
 from holdfast.errors import Misuse
-from holdfast.model.suspicion import STORE_AWAY
+from holdfast.model.crash_suspects import STORE_AWAY
 from holdfast.runtime import supervisor_link
 from holdfast.runtime.app import App
 from holdfast.runtime.app_loader import load

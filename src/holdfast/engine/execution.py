@@ -44,8 +44,8 @@ from holdfast.model.step_keys import StepScope, call_name
 from holdfast.model.time import SECOND
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call as StoreCall
-from holdfast.store.intercepted import InterceptedStore
+from holdfast.store.interceptor import Call as StoreCall
+from holdfast.store.interceptor import InterceptedStore
 
 CANCEL_AGAIN_S: Final = 1.0
 _RUNS: Final = itertools.count()

@@ -36,6 +36,7 @@ from holdfast.engine.streams import JobStream, StreamWriter
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Misuse, Unavailable
 from holdfast.model import job_state, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
+from holdfast.model.crash_suspects import dies_daily, is_suspect
 from holdfast.model.events import (
     ChildStarted,
     Event,
@@ -60,7 +61,6 @@ from holdfast.model.replay_history import History, Recorded
 from holdfast.model.retry import CALL_RETRY, delay
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.suspicion import dies_daily, is_suspect
 from holdfast.store.clock import Clock
 from holdfast.store.ports.leases import Held
 

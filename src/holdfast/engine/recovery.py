@@ -28,11 +28,11 @@ from holdfast.engine.host_processes import Processes
 from holdfast.engine.tracebacks import format_error
 from holdfast.errors import Unavailable
 from holdfast.model.append import Move
+from holdfast.model.crash_suspects import DIED_ALONE, find_parent
 from holdfast.model.events import Event, JobClaimed, JobDeadLettered, JobRequeued
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import FAILED_ATTEMPTS_MAX, TAKEOVERS_MAX, is_poison
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.suspicion import DIED_ALONE, find_parent
 from holdfast.model.work import HOLDER
 from holdfast.model.worker_identity import Sight, identity_in, is_dead, is_neighbour
 from holdfast.store.clock import Clock

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.kit.portal import Database, need_db
+from holdfast.kit.blocking_portal import Database, need_db
 from holdfast.model import canonical
 from holdfast.model.limits import BLOB_BYTES_MAX
 from holdfast.model.time import SECOND

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.errors import EvidenceFails, InvalidMove, InvalidPayload, NotFound
+from holdfast.kit.blocking_portal import Database, need_db
+from holdfast.kit.checkpoint_index import Checkpoint, Entry, Index
 from holdfast.kit.evidence import Check, EvidencePack, EvidenceVerifier, pack_from_dict
 from holdfast.kit.packing import pack, same_again, unpack
-from holdfast.kit.points import Checkpoint, Entry, Index
-from holdfast.kit.portal import Database, need_db
 from holdfast.kit.tasks import TASK_KIND, Tasks, task_job
 from holdfast.model.events import (
     CheckpointBegun,

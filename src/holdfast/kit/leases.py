@@ -25,8 +25,8 @@ from holdfast.errors import (
     LeaseTaken,
     MailWaiting,
 )
+from holdfast.kit.blocking_portal import Database, need_db
 from holdfast.kit.heartbeat import HEARTBEAT_S, HeartbeatThread, Lost
-from holdfast.kit.portal import Database, need_db
 from holdfast.kit.tasks import ITEMS_QUEUE, TASK_KIND, Tasks, items_queue, task_of_queue
 from holdfast.model.append import Holder, Move, append_of
 from holdfast.model.events import (

@@ -27,6 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import CallUncertain, InvalidPayload, KeyReused, Misuse, Refused
+from holdfast.kit.blocking_portal import Database, need_db
 from holdfast.kit.calls import (
     DIGITS,
     Call,
@@ -39,7 +40,6 @@ from holdfast.kit.calls import (
     unstorable,
 )
 from holdfast.kit.packing import pack, same_again, unpack
-from holdfast.kit.portal import Database, need_db
 from holdfast.kit.tasks import Tasks, staying, task_job
 from holdfast.model import canonical
 from holdfast.model.append import Extras

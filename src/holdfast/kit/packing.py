@@ -14,7 +14,7 @@ import base64
 from typing import Any, Final
 
 from holdfast.errors import InvalidPayload, StoreCorrupt
-from holdfast.kit.portal import Database
+from holdfast.kit.blocking_portal import Database
 from holdfast.model import canonical, redaction
 from holdfast.model.limits import JSON_BYTES_MAX, MIB
 from holdfast.store.ports.attachments import AttachmentIntent

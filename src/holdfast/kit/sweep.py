@@ -12,8 +12,8 @@ import msgspec
 
 from holdfast.engine.recovery import LEASE_RAN_OUT, Rules, SweepResult, SweepStats, prove_dead, sweep_jobs
 from holdfast.errors import HoldfastError, InvalidMove, Unavailable
+from holdfast.kit.blocking_portal import Database, need_db
 from holdfast.kit.checkpoints import KEPT_MAX, CheckpointManager, error_boundary, new_step_id
-from holdfast.kit.portal import Database, need_db
 from holdfast.kit.tasks import TASK_KIND, task_of_queue
 from holdfast.model.events import Event
 from holdfast.model.jobs import JobFilter

@@ -10,7 +10,7 @@ import hashlib
 from typing import Any, Final
 
 from holdfast.errors import InvalidMove, InvalidName
-from holdfast.kit.portal import Database
+from holdfast.kit.blocking_portal import Database
 from holdfast.model.append import NOTHING, Extras, Move
 from holdfast.model.events import Event, JobCompleted, JobFailure
 from holdfast.model.hash_chain import Head

@@ -22,7 +22,7 @@ from typing import Any, Final
 from holdfast.engine.crash_points import Point, Points, crash_points, nothing
 from holdfast.errors import InvalidSetting
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 
 STATUS: Final = 137
 _PREFIXES: Final = ("HOLDFAST_TEST_", "UA_TEST_")

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from holdfast.engine.host_processes import HostProcesses
 from holdfast.engine.runner_config import Program
 from holdfast.engine.streams import StreamWriter
+from holdfast.model.crash_suspects import lone_label
 from holdfast.model.ids import RandomIds
-from holdfast.model.suspicion import lone_label
 from holdfast.runtime.crash_injection import crashing
 from holdfast.runtime.isolation import Handed
 from holdfast.runtime.lease_setup import make_lease

@@ -31,17 +31,17 @@ from holdfast.engine.loop_sleep import rest
 from holdfast.engine.telemetry import Telemetry
 from holdfast.errors import Fenced, MailWaiting, NotFound, Unavailable
 from holdfast.model.append import Holder, Move, append_of
-from holdfast.model.events import Event, JobDeadLettered, JobReleased, JobRequeued
-from holdfast.model.hash_chain import unseal
-from holdfast.model.jobs import JobHead
-from holdfast.model.states import MailKind, Status, WaitReason
-from holdfast.model.suspicion import (
+from holdfast.model.crash_suspects import (
     DIED_ALONE,
     SuspicionVerdict,
     count_kills_alone,
     describe_exit,
     judge_death,
 )
+from holdfast.model.events import Event, JobDeadLettered, JobReleased, JobRequeued
+from holdfast.model.hash_chain import unseal
+from holdfast.model.jobs import JobHead
+from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import SECOND
 from holdfast.runtime.supervisor_link import BEAT_S, PARENT, VARIABLE
 from holdfast.store.clock import Clock

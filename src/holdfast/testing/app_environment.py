@@ -30,7 +30,7 @@ from holdfast.runtime.app import App
 from holdfast.runtime.process import Process
 from holdfast.runtime.store_opener import open_store
 from holdfast.store.clock import SystemClock
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.testing.time_skipping import TimeSkippingClock, idle_for_us
 from holdfast.worker.maintenance import Maintenance, Neighbours
 from holdfast.worker.worker import Worker

@@ -16,7 +16,7 @@ from holdfast.engine.runner_config import RunnerConfig
 from holdfast.engine.telemetry import NOTHING, Telemetry, Timed
 from holdfast.errors import Unavailable
 from holdfast.model.append import Append
-from holdfast.model.suspicion import CLEARED, is_suspect
+from holdfast.model.crash_suspects import CLEARED, is_suspect
 from holdfast.store.ports.leases import ClaimAsk, Held
 from holdfast.worker.worker import Worker
 

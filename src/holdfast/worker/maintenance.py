@@ -24,7 +24,7 @@ from holdfast.engine.recovery import LastSweep, Rules, SweepResult, prove_dead, 
 from holdfast.engine.schedules import ScheduleRewind, fire_due
 from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import HoldfastError
-from holdfast.model.suspicion import is_suspect
+from holdfast.model.crash_suspects import is_suspect
 from holdfast.model.time import MINUTE, SECOND
 from holdfast.model.work import PREFERENCE_US
 from holdfast.model.worker_identity import identity_in, is_dead, worker_name

@@ -24,7 +24,7 @@ from typing import Final
 from holdfast.engine.host_processes import Processes
 from holdfast.engine.lease_renewal import Deliver, LeaseRenewal
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.model.suspicion import find_parent
+from holdfast.model.crash_suspects import find_parent
 from holdfast.model.worker_identity import Sight, identity_in, is_dead, is_neighbour
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.contract import Store

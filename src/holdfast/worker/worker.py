@@ -29,8 +29,8 @@ from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.log_context import about
 from holdfast.engine.runner_config import RunnerConfig
 from holdfast.errors import HoldfastError, InvalidSetting, NotFound, Unavailable
+from holdfast.model.crash_suspects import SUSPECT_AT
 from holdfast.model.lease import Grant, by_age
-from holdfast.model.suspicion import SUSPECT_AT
 from holdfast.store.ports.leases import WORKERS, ClaimAsk
 from holdfast.worker.attempt_log import log_attempt
 from holdfast.worker.renewal_thread import RenewalThread

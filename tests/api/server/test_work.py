@@ -319,8 +319,8 @@ async def test_a_claim_waits_for_work(backend: Backend) -> None:
         await web.post("/api/agents/register", ANT)
         asked, claims = asyncio.Event(), web.one.store.leases.claim
 
-        async def watched(ask: ClaimAsk) -> list[Grant]:
-            granted = await claims(ask)
+        async def watched(request: ClaimAsk) -> list[Grant]:
+            granted = await claims(request)
             asked.set()
             return granted
 

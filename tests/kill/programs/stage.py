@@ -32,14 +32,14 @@ from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.runner_config import Program, RunnerConfig
 from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import Unavailable
+from holdfast.model.crash_suspects import DIED_ALONE
 from holdfast.model.events import Event
 from holdfast.model.hash_chain import SealedEvent, first_break, unseal
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobFilter, JobHead
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
-from holdfast.model.suspicion import DIED_ALONE
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.store.memory.state import MemoryState
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.testing.simulated_process import SimulatedProcess

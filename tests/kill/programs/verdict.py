@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from holdfast.model.crash_suspects import CLEARED, find_parent
 from holdfast.model.events import LlmResponded, StepFinished
-from holdfast.model.suspicion import CLEARED, find_parent
 from tests.kill.programs.oracle import Outcome
 from tests.kill.programs.receivers import DEATHS, READS, find_poison, is_failing, label_of
 from tests.kill.programs.stage import Played

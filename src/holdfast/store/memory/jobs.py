@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.errors import InvalidMove, KeyReused
 from holdfast.model import lease
+from holdfast.model.crash_suspects import is_unclaimed
 from holdfast.model.hash_chain import EMPTY, SealedEvent, seal
 from holdfast.model.jobs import (
     JobDraft,
@@ -31,7 +32,6 @@ from holdfast.model.jobs import (
 from holdfast.model.page import Page
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import FOR_A_PERSON, TERMINAL, Slot, Status, WaitReason
-from holdfast.model.suspicion import is_unclaimed
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.budgets import open_account
 from holdfast.store.memory.queue_limits import make_room

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from holdfast.model.crash_suspects import is_unclaimed
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import is_live
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Status
 from holdfast.model.store_stats import QueueStats, StoreStats
-from holdfast.model.suspicion import is_unclaimed
 from holdfast.store.memory.state import MemoryState
 
 _OPEN = (Status.PENDING, Status.RUNNING, Status.WAITING)

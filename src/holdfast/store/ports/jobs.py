@@ -62,7 +62,7 @@ class Jobs(Protocol):
     ) -> builtins.list[str]:
         """Ids of jobs that may need a person, in order, after `after`: jobs that wait for a person, unfinished jobs
         with an uncertain call, running jobs with an undecided approval or a question, and suspects that no worker has
-        claimed for a while (`model.suspicion.is_unclaimed`). Only the journal tells whether a question is still
+        claimed for a while (`model.crash_suspects.is_unclaimed`). Only the journal tells whether a question is still
         open."""
         ...
 

@@ -1,8 +1,8 @@
 """Job listing: every filter uses an index.
 
 A listing walks `jobs_by_age` from new to old, so a page of common jobs is found at once. A page of rare jobs would need
-a long walk: running jobs among a hundred thousand that have ended. For those there are small indexes, by status, session
-and parent; if one of them has few enough entries, the page is made of these.
+a long walk: running jobs among a hundred thousand that have ended. For those there are small indexes, by status,
+session and parent; if one of them has few enough entries, the page is made of these.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from holdfast.model.crash_suspects import UNCLAIMED_US
 from holdfast.model.jobs import JobFilter, JobNames
 from holdfast.model.states import FOR_A_PERSON, TERMINAL, Status, WaitReason
-from holdfast.model.suspicion import UNCLAIMED_US
 from holdfast.store.executor import Row, Transaction, Value
 from holdfast.store.tables.payloads import word
 
@@ -20,7 +20,9 @@ FEW: Final = 2_000
 """Up to this many entries of an index are sorted for a page; with more, the walk soon finds enough."""
 
 
-async def list_in(tx: Transaction, job_filter: JobFilter, *, before: tuple[int, str], limit: int) -> Sequence[Row]:
+async def list_in(
+    tx: Transaction, job_filter: JobFilter, *, before: tuple[int, str], limit: int
+) -> Sequence[Row]:
     """Rows of jobs, newest first."""
     conditions = _wanted(job_filter)
     conditions["since"] = conditions["since"] or 0

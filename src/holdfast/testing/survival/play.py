@@ -31,7 +31,7 @@ from holdfast.model.lease import LEASE_TTL_US
 from holdfast.model.side_effects import ProbeAnswer
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.store.memory.store import MemoryStore
 from holdfast.testing.simulated_process import SimulatedProcess
 from holdfast.testing.survival.facts import Made, Passed, Played, Setting

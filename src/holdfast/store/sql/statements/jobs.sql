@@ -91,7 +91,7 @@ SELECT job_id FROM (
 
 -- name: list_jobs_needing_person
 -- Jobs that may need a person, by id: they wait for one, have an uncertain call, run and have an undecided approval or
--- a question, or are suspects that have been ready for a while without a claim (`model.suspicion.is_unclaimed`). Each
+-- a question, or are suspects that have been ready for a while without a claim (`model.crash_suspects.is_unclaimed`). Each
 -- part uses an index of few rows. `calls_open`, `heads_suspect` and `events_asking` need their own condition repeated.
 -- Suspects and running jobs are selected first, and each running job is looked up in `events_asking`, because that
 -- index also contains the events of all ended jobs.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from holdfast.model.append import Extras, Move
+from holdfast.model.crash_suspects import SUSPECT_AT, UNCLAIMED_US
 from holdfast.model.events import ApprovalDecided, ApprovalRequested, JobStalled, QuestionAsked
 from holdfast.model.ledger import CallRow
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import FOR_A_PERSON, MailKind, Status, WaitReason
-from holdfast.model.suspicion import SUSPECT_AT, UNCLAIMED_US
 from holdfast.model.time import HOUR, SECOND
 from holdfast.store.ports.jobs import Jobs
 from holdfast.testing.conformance.drafts import call_row, intent_of, make_settled_row, outcome_of

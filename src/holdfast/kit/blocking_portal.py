@@ -21,7 +21,7 @@ from typing import Any, Final, Self, TypeVar
 
 from holdfast.engine.host_processes import HostProcesses, Processes
 from holdfast.errors import InvalidSetting, Misuse, StoreUnavailable
-from holdfast.kit.flights import SingleFlight
+from holdfast.kit.single_flight import SingleFlight
 from holdfast.model.ids import IdSource, RandomIds
 from holdfast.model.worker_identity import worker_name
 from holdfast.runtime import open_store
