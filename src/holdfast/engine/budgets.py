@@ -65,11 +65,11 @@ class Reached(msgspec.Struct, frozen=True):
 class BudgetGuard:
     """What one run of a job with budgets pays from. It is the run's recorder, too: facts that cost pass here."""
 
-    def __init__(self, drive: ExecutionContext, recorder: Recorder, accounts: Budgets) -> None:
-        self._drive = drive
+    def __init__(self, execution: ExecutionContext, recorder: Recorder, accounts: Budgets) -> None:
+        self._execution = execution
         self._recorder = recorder
         self._accounts = accounts
-        self._chain = drive.owner.budgets
+        self._chain = execution.owner.budgets
         self._charged = NOTHING
         self._settled = NOTHING
         """Of what this run has charged, the part that is certainly in the accounts."""
@@ -111,7 +111,7 @@ class BudgetGuard:
         """Under the same key: what was paid for then is not paid for again."""
         place = (event.step_key, event.generation)
         is_known = (
-            place in self._sent or self._drive.history.next_generation(event.step_key) > event.generation
+            place in self._sent or self._execution.history.next_generation(event.step_key) > event.generation
         )
         self._sent.add(place)
         return is_known
@@ -122,12 +122,12 @@ class BudgetGuard:
         self._settled = max(self._settled, charged, key=msgspec.structs.astuple)
 
     async def perform(
-        self, asked: DurableCall, place: TaskScope, step_key: str
+        self, call: DurableCall, place: TaskScope, step_key: str
     ) -> tuple[Any, Exception | None]:
         """The read is made as soon as it can be afforded. Its price is certain from then on."""
         await self.afford(place, step_key, ONE_CALL)
         self._reading.add(step_key)
-        return await self._drive.perform(asked, place, step_key)
+        return await self._execution.perform(call, place, step_key)
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────
 
@@ -135,10 +135,10 @@ class BudgetGuard:
         """No limit stands against it. Until then the code waits, and if all of it does, the job sleeps."""
         while (reached := await self._reached(place, step_key, ahead)) is not None:
             self._say(reached)
-            drive = self._drive
-            pause_us = min(MINUTE << min(drive.history.stops.sleeps, 6), HOUR)
-            due_at = drive.clock.wall_us() + pause_us
-            await drive.waits.look_again(WaitReason.BUDGET, topic(reached.budget_id), due_at)
+            execution = self._execution
+            pause_us = min(MINUTE << min(execution.history.stops.sleeps, 6), HOUR)
+            due_at = execution.clock.wall_us() + pause_us
+            await execution.waits.look_again(WaitReason.BUDGET, topic(reached.budget_id), due_at)
 
     async def _reached(self, place: TaskScope, step_key: str, ahead: Spent) -> Reached | None:
         """The limit that it would break. Nobody is stopped by what may have been counted twice, or by a limit that was
@@ -146,13 +146,13 @@ class BudgetGuard:
         is_sure = False
         while True:
             settled = self._settled
-            with self._drive.busy(), place.within(step_key):
+            with self._execution.busy(), place.within(step_key):
                 accounts = await self._read()
             late = _more(self._charged, settled)
             reached = self._broken(accounts, add(late, Spent(tool_calls=len(self._reading))), ahead)
             if reached is None or (is_sure and late == NOTHING):
                 return reached
-            with self._drive.busy():
+            with self._execution.busy():
                 await self.durable()
             is_sure = True
 
@@ -166,11 +166,13 @@ class BudgetGuard:
                 await rest(AGAIN_S)
 
     def _broken(self, accounts: list[BudgetAccount], late: Spent, ahead: Spent) -> Reached | None:
-        now = self._drive.clock.wall_us()
+        now = self._execution.clock.wall_us()
         for account in accounts:
-            here = self._drive.owner.depth - account.depth
+            here = self._execution.owner.depth - account.depth
             spent = msgspec.structs.replace(
-                add(account.spent, late), wall_us=now - account.created_at, fan_out=self._drive.history.born
+                add(account.spent, late),
+                wall_us=now - account.created_at,
+                fan_out=self._execution.history.born,
             )
             # Depth and fan-out are looked at where they grow: a job that stands where it may stand can do its work.
             deeper = here + ahead.depth if ahead.depth else 0
@@ -184,7 +186,7 @@ class BudgetGuard:
 
     def _say(self, reached: Reached) -> None:
         """It is a fact that this limit stands against the job; once, however many of its tasks meet it."""
-        history = self._drive.history
+        history = self._execution.history
         if history.stops.allowed.get((reached.budget_id, reached.limit)) != reached.allowed:
             event = BudgetReached(
                 reached.limit, reached.spent, allowed=reached.allowed, budget_id=reached.budget_id

@@ -29,24 +29,24 @@ from holdfast.model.replay_history import History
 from holdfast.model.step_keys import StepScope
 
 
-async def checkpoint(drive: Execution, state: Any, pack: EvidenceSet | None = None) -> int:
+async def checkpoint(execution: Execution, state: Any, pack: EvidenceSet | None = None) -> int:
     """The state is durable, and the job resumes from it; the number of this commit."""
-    place = drive.place()
+    place = execution.place()
     # A task that has just ended is not forgotten before the next turn of the loop, and the code may be here sooner.
-    running = [task for task in drive.tasks if not task.done()]
-    if len(running) != 1 or place.scope.path != str(drive.history.ordinal):
+    running = [task for task in execution.tasks if not task.done()]
+    if len(running) != 1 or place.scope.path != str(execution.history.ordinal):
         msg = "a checkpoint was made inside a scope, or while other tasks of the job run"
         raise InvalidMove(msg, hint="Make it in the agent's own function, after its tasks have ended.")
     evidence = None if pack is None or not pack.evidence else pack_to_json(pack)
     if pack is not None and evidence is not None:
 
         async def look(_key: str) -> Any:
-            return msgspec.to_builtins(await _findings(drive.inspect, pack))
+            return msgspec.to_builtins(await _findings(execution.inspect, pack))
 
-        found = await drive.call(DurableCall("evidence", evidence, look, READS))
+        found = await execution.call(DurableCall("evidence", evidence, look, READS))
         why = _why_not(pack, [msgspec.convert(one, Result) for one in found])
         if why is not None:
-            drive.meter.record_unproven()
+            execution.meter.record_unproven()
             raise Unproven(f"the evidence of this checkpoint does not verify: {why}")
 
     async def commit(_key: str) -> Any:
@@ -54,25 +54,25 @@ async def checkpoint(drive: Execution, state: Any, pack: EvidenceSet | None = No
 
     # An effect that the code has not asked for yet would be forgotten by the commit, and could then fire again.
     kept = canonical.decode_stored(encode_result(state))
-    await drive.clear(DurableCall("checkpoint", state, commit, READS), f"{place.scope.path}/checkpoint")
-    if drive.history.children:
+    await execution.clear(DurableCall("checkpoint", state, commit, READS), f"{place.scope.path}/checkpoint")
+    if execution.history.children:
         # A cancel may withdraw the start of a child, which must not be carried then.
-        await drive.recorder.durable()
+        await execution.recorder.durable()
     event = CheckpointSaved(
-        drive.history.ordinal + 1, kept, evidence, pack_snapshot(take_snapshot(drive.history))
+        execution.history.ordinal + 1, kept, evidence, pack_snapshot(take_snapshot(execution.history))
     )
-    stamp = drive.note(event, progress=True)
-    drive.scheduler.advance(stamp.at)
+    stamp = execution.note(event, progress=True)
+    execution.scheduler.advance(stamp.at)
     # Before the wait: code that gives it up goes on behind the commit, too.
     place.scope = StepScope(str(event.ordinal))
-    await drive.recorder.durable()
+    await execution.recorder.durable()
     return event.ordinal
 
 
-def restore_state(drive: Execution, default: Any = None) -> Any:
+def restore_state(execution: Execution, default: Any = None) -> Any:
     """The state of the last checkpoint; the default, if there is none."""
-    drive.place()
-    return drive.history.state if drive.history.ordinal else default
+    execution.place()
+    return execution.history.state if execution.history.ordinal else default
 
 
 async def find_unproven(

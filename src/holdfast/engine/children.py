@@ -30,47 +30,47 @@ from holdfast.model.side_effects import Effect
 from holdfast.model.states import MailKind, Status, WaitReason
 
 
-async def spawn(drive: Execution, draft: JobDraft) -> Any:
+async def spawn(execution: Execution, draft: JobDraft) -> Any:
     """What the child returned; CallFailed, if it ended otherwise. It runs once, whatever happens to its parent."""
     check_draft(draft)
-    place = drive.place()
+    place = execution.place()
     key = place.scope.key(f"spawn:{draft.kind}")
     args = [draft.kind, draft.input]
     digest = canonical.hex_digest(canonical.encode(args))
-    asked = DurableCall(draft.kind, args, _never, CallPolicy(effect=Effect.IDEMPOTENT))
-    recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
+    call = DurableCall(draft.kind, args, _never, CallPolicy(effect=Effect.IDEMPOTENT))
+    recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
     if recorded is None:
-        async with drive.noting_cancel(key, digest, drive.history.next_generation(key)):
-            await drive.clear(asked, key)
-            await drive.afford(place, key, ONE_CHILD)
-        recorded = _started(drive, draft, key, digest)
+        async with execution.noting_cancel(key, digest, execution.history.next_generation(key)):
+            await execution.clear(call, key)
+            await execution.afford(place, key, ONE_CHILD)
+        recorded = _started(execution, draft, key, digest)
     key = recorded.step_key
-    if recorded.settled and await drive.past(recorded):
-        return drive.recall(recorded, asked)
+    if recorded.settled and await execution.past(recorded):
+        return execution.recall(recorded, call)
     assert recorded.child_job_id is not None
-    given_up = Extras(letters=cancels(drive.owner.job_id, [recorded.child_job_id]))
-    async with drive.noting_cancel(key, digest, recorded.generation, given_up):
+    given_up = Extras(letters=cancels(execution.owner.job_id, [recorded.child_job_id]))
+    async with execution.noting_cancel(key, digest, recorded.generation, given_up):
         while recorded.seq is None:
-            await drive.waits.look_again(WaitReason.CHILD, key)
-        await drive.past(recorded)
-        return drive.recall(recorded, asked)
+            await execution.waits.look_again(WaitReason.CHILD, key)
+        await execution.past(recorded)
+        return execution.recall(recorded, call)
 
 
-def _started(drive: Execution, draft: JobDraft, key: str, digest: str) -> Recorded:
-    generation = drive.history.next_generation(key)
-    child_job_id = child_id(drive.owner.job_id, key, generation)
+def _started(execution: Execution, draft: JobDraft, key: str, digest: str) -> Recorded:
+    generation = execution.history.next_generation(key)
+    child_job_id = child_id(execution.owner.job_id, key, generation)
     child = msgspec.structs.replace(
         draft,
         job_id=child_job_id,
-        namespace=drive.owner.namespace,
-        parent_job_id=drive.owner.job_id,
+        namespace=execution.owner.namespace,
+        parent_job_id=execution.owner.job_id,
         parent_step_key=key,
-        budgets=drive.owner.budgets,
-        depth=drive.owner.depth + 1,
+        budgets=execution.owner.budgets,
+        depth=execution.owner.depth + 1,
     )
     event = ChildStarted(key, child_job_id, digest, draft.kind, generation)
-    drive.note(event, extras=Extras(children=(child,)), guarded=True, progress=True)
-    recorded = drive.history.find(key, digest)
+    execution.note(event, extras=Extras(children=(child,)), guarded=True, progress=True)
+    recorded = execution.history.find(key, digest)
     assert recorded is not None
     return recorded
 

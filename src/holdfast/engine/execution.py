@@ -233,9 +233,9 @@ class Execution:
         self.meter.record_replay()
         return True
 
-    async def call(self, asked: DurableCall, met: Met | None = None) -> Any:
+    async def call(self, call: DurableCall, met: Met | None = None) -> Any:
         """The outcome of the call, from the record or from doing it. `met` is what `meet` has said of it already."""
-        place, key, digest, recorded = self.meet(asked.name, asked.identity) if met is None else met
+        place, key, digest, recorded = self.meet(call.name, call.identity) if met is None else met
         if recorded is None and self.history.has_unclaimed:
             recorded = await self.adopt(key, digest)
         if recorded is not None:
@@ -243,15 +243,15 @@ class Execution:
                 return recorded.result
             if recorded.settled:
                 if await self.past(recorded):
-                    return self.recall(recorded, asked)
+                    return self.recall(recorded, call)
                 recorded = None if recorded.effect is Effect.READ_ONLY else recorded
         if self._winding_down is not None:
             await self.unless_winding_down()
-        if asked.terms.effect is Effect.READ_ONLY and recorded is None:
+        if call.terms.effect is Effect.READ_ONLY and recorded is None:
             if self.history.retries:
                 await self._wait_for_retry(key, digest)
-            return await self._read(asked, place, key, digest, self.history.next_generation(key))
-        return await self.acts.act(asked, place, key, digest, recorded)
+            return await self._read(call, place, key, digest, self.history.next_generation(key))
+        return await self.acts.act(call, place, key, digest, recorded)
 
     async def unless_winding_down(self) -> None:
         """Something new may be begun; otherwise the code gets no further than here."""
@@ -290,23 +290,21 @@ class Execution:
         await self.turn(recorded.seq, recorded.at)
         return True
 
-    def recall(self, recorded: Recorded, asked: DurableCall) -> Any:
+    def recall(self, recorded: Recorded, call: DurableCall) -> Any:
         """What the code saw the first time."""
         self.meter.record_replay()
         if recorded.error is None:
             return recorded.result
-        error = failures.from_recorded_error(recorded.error, asked.raises)
+        error = failures.from_recorded_error(recorded.error, call.raises)
         if recorded.final or recorded.status is not CallStatus.FAILED:
             raise error  # to make the call again would be a second effect, or against a person's word
         raise self.note_error(error, recorded.step_key)
 
-    async def _read(
-        self, asked: DurableCall, place: TaskScope, key: str, digest: str, generation: int
-    ) -> Any:
+    async def _read(self, call: DurableCall, place: TaskScope, key: str, digest: str, generation: int) -> Any:
         try:
-            value, error = await (self._budget or self).perform(asked, place, key)
-            if error is not None and asked.terms.retry.attempts > 1:
-                value, error = await self._read_again(asked, place, key, digest, generation, error)
+            value, error = await (self._budget or self).perform(call, place, key)
+            if error is not None and call.terms.retry.attempts > 1:
+                value, error = await self._read_again(call, place, key, digest, generation, error)
             body = data = None
             if error is None:
                 value, data, error = encode_value(value)
@@ -323,11 +321,11 @@ class Execution:
         except asyncio.CancelledError:
             await self.record_cancelled(key, digest, generation)
             raise
-        return value if error is None else self.deliver_result(value, error, asked, key)
+        return value if error is None else self.deliver_result(value, error, call, key)
 
     async def _read_again(
         self,
-        asked: DurableCall,
+        call: DurableCall,
         place: TaskScope,
         key: str,
         digest: str,
@@ -337,13 +335,13 @@ class Execution:
         """The outcome of a read that failed, after as many attempts as its policy allows."""
         before = self.history.find_retry(key, digest)
         attempt, value = 1 if before is None else before.attempt + 1, None
-        retry = asked.terms.retry
+        retry = call.terms.retry
         while error is not None and attempt < retry.attempts and retry.covers(error):
-            at = self.record_retry(key, digest, generation, asked.terms, error, attempt)
+            at = self.record_retry(key, digest, generation, call.terms, error, attempt)
             await self.wait_for_attempt(at)
             if self._winding_down is not None:
                 await self.unless_winding_down()
-            value, error = await (self._budget or self).perform(asked, place, key)
+            value, error = await (self._budget or self).perform(call, place, key)
             attempt += 1
         return value, error
 
@@ -398,7 +396,7 @@ class Execution:
 
     async def perform(
         self,
-        asked: DurableCall,
+        call: DurableCall,
         place: TaskScope,
         step_key: str,
         key: str = "",
@@ -406,19 +404,19 @@ class Execution:
     ) -> tuple[Any, Exception | None]:
         """The call's own code has run, or was ended because it took too long: what it returned, or what it raised.
         Every step passes here: what could be a block of its own is written out."""
-        timed = self.meter.call(self.owner, asked.name, asked.terms.effect, step_key)
+        timed = self.meter.call(self.owner, call.name, call.terms.effect, step_key)
         how, error = "cancelled", None
         self.running += 1
         place.inside, left = step_key, JOB.set(self.scheduler.inside)
         voice = self.outlet.voice(step_key) if self.outlet is not None else Voice(None, step_key, 1)
         spoken = VOICE.set(voice)
         try:
-            limit_us = asked.terms.reads_within_us if longest_us is None else longest_us
+            limit_us = call.terms.reads_within_us if longest_us is None else longest_us
             if limit_us is None:
-                value = await asked.run(key)
+                value = await call.run(key)
             else:
                 async with asyncio.timeout(limit_us / 1_000_000):
-                    value = await asked.run(key)
+                    value = await call.run(key)
             how = "succeeded"
             return value, None
         except Exception as raised:
@@ -441,10 +439,10 @@ class Execution:
         finally:
             self.running -= 1
 
-    def deliver_result(self, value: Any, error: Exception | None, asked: DurableCall, key: str) -> Any:
+    def deliver_result(self, value: Any, error: Exception | None, call: DurableCall, key: str) -> Any:
         if error is None:
             return value
-        raise self.note_error(failures.to_raised_error(error, asked.raises), key)
+        raise self.note_error(failures.to_raised_error(error, call.raises), key)
 
     def note_error(self, error: Exception, key: str) -> Exception:
         """The error, remembered as this call's: if it ends the attempt, the call is made again in the next."""
@@ -533,13 +531,13 @@ class Execution:
 
     # ── drift ─────────────────────────────────────────────────────────────────────────────────────
 
-    async def clear(self, asked: DurableCall, key: str) -> None:
+    async def clear(self, call: DurableCall, key: str) -> None:
         """Nothing recorded is left that the code might mean by this call under another name, and every call that was
         cut off is settled: nothing new fires beside a recovery."""
         if not self._recovering and not self.history.has_unclaimed_effects:
             return
         cleared = asyncio.get_running_loop().create_future()
-        self._held[cleared] = (asked, key)
+        self._held[cleared] = (call, key)
         self.look()
         try:
             await cleared
@@ -578,11 +576,11 @@ class Execution:
 
     def _park_held(self) -> None:
         """A new effect is about to fire, and the code does not ask for a recorded one any more: it has changed."""
-        asked, key = next(iter(self._held.values()))
+        call, key = next(iter(self._held.values()))
         why = "a recorded effect is not asked for any more, and another is about to fire"
-        if self.history.find_drifted(key, digest_of(asked.identity)) is not None:
+        if self.history.find_drifted(key, digest_of(call.identity)) is not None:
             why = "a recorded call was made with other arguments"
-        self._park(why, self.history.find_unclaimed_effects(), asked, key)
+        self._park(why, self.history.find_unclaimed_effects(), call, key)
 
     def park_repurchase(
         self, name: str, key: str, digest: str, recorded: Recorded, fields: tuple[str, ...]
@@ -592,5 +590,5 @@ class Execution:
         why = f"a recorded answer would be bought again: the request differs in {differing}"
         self.stop(park_job(why, [recorded], name, key, {"args_digest": digest, "differs_in": list(fields)}))
 
-    def _park(self, why: str, recorded: list[Recorded], asked: DurableCall, key: str) -> None:
-        self.stop(park_job(why, recorded, asked.name, key, asked.args))
+    def _park(self, why: str, recorded: list[Recorded], call: DurableCall, key: str) -> None:
+        self.stop(park_job(why, recorded, call.name, key, call.args))

@@ -67,9 +67,9 @@ class ExecutionContext(Protocol):
 
     async def past(self, recorded: Recorded) -> bool: ...
 
-    def recall(self, recorded: Recorded, asked: DurableCall) -> Any: ...
+    def recall(self, recorded: Recorded, call: DurableCall) -> Any: ...
 
-    def deliver_result(self, value: Any, error: Exception | None, asked: DurableCall, key: str) -> Any: ...
+    def deliver_result(self, value: Any, error: Exception | None, call: DurableCall, key: str) -> Any: ...
 
     async def record_cancelled(
         self, key: str, digest: str, generation: int, extras: Extras = NOTHING
@@ -77,13 +77,13 @@ class ExecutionContext(Protocol):
 
     # ── one call ──────────────────────────────────────────────────────────────────────────────────
 
-    async def clear(self, asked: DurableCall, key: str) -> None: ...
+    async def clear(self, call: DurableCall, key: str) -> None: ...
 
     async def afford(self, place: TaskScope, step_key: str, ahead: Spent) -> None: ...
 
     def perform(
         self,
-        asked: DurableCall,
+        call: DurableCall,
         place: TaskScope,
         step_key: str,
         key: str = "",

@@ -181,7 +181,7 @@ class ExternalWork:
         back: Said = ((JobReleased(redact(why)[:NAME_LENGTH_MAX]),), Move(status=Status.PENDING))
         return await self._say(held, lambda _: back, repeats=lambda last: isinstance(last, JobReleased))
 
-    async def cancel(self, job_id: str, asked: CancelRequested) -> bool:
+    async def cancel(self, job_id: str, request: CancelRequested) -> bool:
         """An item that an agent elsewhere holds has ended, under that agent's own fence. False: nobody elsewhere holds
         it, and it is cancelled like any job."""
         for _ in range(TRIES):
@@ -190,7 +190,7 @@ class ExternalWork:
             if head.status is not Status.RUNNING or agent_in(head.lease_owner) is None:
                 return False
             held = Held(job_id, head.fence, head.lease_token)
-            over: Said = ((asked, JobCancellation(asked.why)), Move(status=Status.CANCELLED))
+            over: Said = ((request, JobCancellation(request.why)), Move(status=Status.CANCELLED))
             try:
                 await self._write(held, item, over)
             except (Fenced, Broken, MailWaiting):
@@ -219,8 +219,8 @@ class ExternalWork:
     async def _unclaimed(self, item: WorkItemState) -> tuple[tuple[Event, ...], Move] | None:
         for letter in await self._store.post.read(item.head.job_id, after=find_newest_letter(item)):
             if letter.kind is MailKind.CANCEL:
-                asked = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
-                return (asked, JobCancellation(letter.name)), Move(status=Status.CANCELLED)
+                request = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
+                return (request, JobCancellation(letter.name)), Move(status=Status.CANCELLED)
         deadline = deadline_of(item)
         return too_late() if deadline is not None and deadline <= self._now(item) else None
 

@@ -114,7 +114,7 @@ class JobRun:
         self._pen = self._open()
         self._granted_tick = desk.clock.tick_us()
         self._asked_tick = self._granted_tick if asked_at is None else asked_at
-        self._drive: Execution | None = None
+        self._execution: Execution | None = None
         self._reading: asyncio.Task[None] | None = None
         self._created: JobCreated | None = None
         self._deadline: JobDeadline | None = None
@@ -164,7 +164,7 @@ class JobRun:
     async def _give_back(self) -> None:
         """The loop or the process ends: the job goes back at once, if the store can still be reached. If not, another
         worker takes it over when the lease is over."""
-        if self._drive is None or self._pen.lost is not None:
+        if self._execution is None or self._pen.lost is not None:
             return
         with contextlib.suppress(Exception):
             async with asyncio.timeout(GIVE_BACK_S):
@@ -274,7 +274,7 @@ class JobRun:
         given = None if self._created is None else self._created.input
         self._outlet = await self._open_outlet()
         owner = budgets.owner_of(self.grant, self._created)
-        drive = self._drive = self.desk.execution(
+        execution = self._execution = self.desk.execution(
             self._history,
             self._pen,
             self._clock,
@@ -296,8 +296,8 @@ class JobRun:
         if self._pen.lost is not None:
             raise self._pen.lost
         try:
-            with self._stop_at_deadline(drive):
-                output = await drive.run(lambda: program(drive, given))
+            with self._stop_at_deadline(execution):
+                output = await execution.run(lambda: program(execution, given))
         except Failed as failed:
             return await self._failed(failed)
         except Asleep as asleep:
@@ -318,7 +318,7 @@ class JobRun:
         except Interrupted:
             return await self._end(JobReleased(why="interrupted"), Move(status=Status.PENDING))
         except TimedOut:
-            return await self._time_out(drive.acts.cut_off)
+            return await self._time_out(execution.acts.cut_off)
         except Cancelled:
             return await self._end(JobCancellation(), Move(status=Status.CANCELLED))
         turn = output if isinstance(output, TurnOutput) else None
@@ -326,7 +326,7 @@ class JobRun:
         return await self._end(completed, Move(status=Status.COMPLETED), turn)
 
     @contextlib.contextmanager
-    def _stop_at_deadline(self, drive: Execution) -> Iterator[None]:
+    def _stop_at_deadline(self, execution: Execution) -> Iterator[None]:
         """In the block the code is ended when the job has taken too long."""
         if self._deadline is None:
             yield
@@ -336,7 +336,7 @@ class JobRun:
 
         def look() -> None:
             if self._is_too_late():
-                drive.stop(TimedOut())
+                execution.stop(TimedOut())
             else:
                 start()
 
@@ -366,20 +366,20 @@ class JobRun:
     def poke(self) -> None:
         """There may be mail: it is read soon. Not by a run that is ending: its last fact goes past no unread mail, and
         the hint may be the one that it has ended."""
-        if self._drive is not None and not self._ending and self._pen.hold_for_mail():
+        if self._execution is not None and not self._ending and self._pen.hold_for_mail():
             self._mail_waits()
 
     def wind_down(self, why: str = DRAINED) -> None:
         """The job is given back as soon as the calls that are under way have ended, or ends before."""
         self._leaving, self._leaving_why = True, why
-        if self._drive is not None:
-            self._drive.wind_down(Drained())
+        if self._execution is not None:
+            self._execution.wind_down(Drained())
 
     def release(self) -> None:
         """The job is given back where it stands."""
         self._leaving = True
-        if self._drive is not None:
-            self._drive.stop(Drained())
+        if self._execution is not None:
+            self._execution.stop(Drained())
 
     def find_uncertain(self) -> list[Recorded]:
         """The calls of which a person has to say whether they happened, if the job waits for that."""
@@ -394,7 +394,7 @@ class JobRun:
     @property
     def is_delicate(self) -> bool:
         """Whether to stop now would leave a call of which nobody knows whether it happened."""
-        return self._drive is not None and self._drive.acts.unsafe > 0
+        return self._execution is not None and self._execution.acts.unsafe > 0
 
     def lose(self, error: Fenced) -> None:
         """The lease is somebody else's: nothing more is written, and the code is ended. A run that has only its last
@@ -455,7 +455,7 @@ class JobRun:
 
     async def _failed(self, failed: Failed) -> str:
         if self._is_too_late():
-            return await self._time_out(() if self._drive is None else self._drive.acts.cut_off)
+            return await self._time_out(() if self._execution is None else self._execution.acts.cut_off)
         told = failures.record_error(failed.error)
         attempt = self.grant.attempts + 1
         declared = self.desk.retry_for(self.grant.kind)
@@ -489,14 +489,16 @@ class JobRun:
         letters = await self._letters()
         facts = self._letterbox.facts(letters)
         seen = letters[-1].mail_seq if letters else self._pen.mail_seen
-        self._news = self._news or bool(facts and (self._ending or (self._drive and self._drive.stopping)))
+        self._news = self._news or bool(
+            facts and (self._ending or (self._execution and self._execution.stopping))
+        )
         self._pen.mail_read(seen, facts, keep=self._still_holds)
-        if self._drive is None:
+        if self._execution is None:
             return
         for topic in filter(None, map(rings, facts)):
-            self._drive.waits.ring(topic)
+            self._execution.waits.ring(topic)
         if self._letterbox.cancelled:
-            self._drive.stop(Cancelled())
+            self._execution.stop(Cancelled())
 
     async def _letters(self) -> list[Mail]:
         """What has not been read yet."""
@@ -527,8 +529,8 @@ class JobRun:
     def _lost(self, error: HoldfastError) -> None:
         if self._outlet is not None:
             self._outlet.close()
-        if self._drive is not None:
-            self._drive.stop(Lost(str(error)))
+        if self._execution is not None:
+            self._execution.stop(Lost(str(error)))
 
 
 class StoreTime:

@@ -149,10 +149,10 @@ class MailboxReader:
 
     def _approval(self, letter: Mail) -> PendingEvent | None:
         answer = msgspec.convert(letter.body, ApprovalAnswer)
-        asked = self._history.approvals.get(answer.approval_id)
-        if asked is None or asked.decision is not None or answer.decision not in {APPROVED, DENIED}:
+        approval = self._history.approvals.get(answer.approval_id)
+        if approval is None or approval.decision is not None or answer.decision not in {APPROVED, DENIED}:
             return None
-        if letter.sent_at >= asked.expires_at:
+        if letter.sent_at >= approval.expires_at:
             return None
         event = ApprovalDecided(
             answer.approval_id, answer.decision, letter.sender, answer.why, letter.mail_seq

@@ -87,7 +87,7 @@ class Asking:
 
     def __init__(
         self,
-        drive: Execution,
+        execution: Execution,
         place: TaskScope,
         request: Request,
         step_key: str,
@@ -100,36 +100,38 @@ class Asking:
         self.failed_attempts = known.failed_attempts if known else 0
         self.retry_at = known.retry_at if known else 0
         """When the next attempt is due, if one has failed."""
-        self._drive = drive
+        self._execution = execution
         self._place = place
         self._request = request
         self._digest = digest
-        self._generation = known.generation if known else drive.history.next_generation(step_key)
+        self._generation = known.generation if known else execution.history.next_generation(step_key)
         self._voice: Voice | None = None
         self._timed: Timed | None = None
 
     async def check_repurchase(self, *, park: bool) -> None:
         """If an answer is on record under this key, to a request that differs, that is said; or the job is parked."""
-        drive, digest = self._drive, self._digest
-        recorded = None if self.attempt else drive.history.find_answered_request(self.step_key, digest)
+        execution, digest = self._execution, self._digest
+        recorded = None if self.attempt else execution.history.find_answered_request(self.step_key, digest)
         if recorded is None:
             return
         with self.working():
-            fields = await _find_differences(drive, self._request, recorded)
+            fields = await _find_differences(execution, self._request, recorded)
         if park:
-            drive.park_repurchase(self._request.name, self.step_key, digest, recorded, fields)
+            execution.park_repurchase(self._request.name, self.step_key, digest, recorded, fields)
             raise Stopped
-        drive.note(LlmRepurchased(self.step_key, self._request.model, fields, digest, recorded.generation))
-        _warn_repurchase(drive, self._request, self.step_key, fields)
+        execution.note(
+            LlmRepurchased(self.step_key, self._request.model, fields, digest, recorded.generation)
+        )
+        _warn_repurchase(execution, self._request, self.step_key, fields)
 
     async def afford(self) -> None:
         """No budget stands against asking. Until then the code waits."""
-        await self._drive.afford(self._place, self.step_key, ONE_ANSWER)
+        await self._execution.afford(self._place, self.step_key, ONE_ANSWER)
 
     def begin(self) -> None:
         """It is a fact that the model is about to be asked, once more perhaps. It is on its way to the disk."""
-        drive = self._drive
-        drive.must_be_covered()
+        execution = self._execution
+        execution.must_be_covered()
         self.attempt += 1
         parts, blobs, after = self._news() if self.attempt == 1 else ((), (), "")
         event = LlmRequested(
@@ -141,9 +143,9 @@ class Asking:
             generation=self._generation,
             after=after,
         )
-        drive.note(event, extras=Extras(blobs=blobs))
-        self._voice = None if drive.outlet is None else drive.outlet.voice(self.step_key)
-        self._timed = drive.meter.model(drive.owner, self._request.model, self.step_key)
+        execution.note(event, extras=Extras(blobs=blobs))
+        self._voice = None if execution.outlet is None else execution.outlet.voice(self.step_key)
+        self._timed = execution.meter.model(execution.owner, self._request.model, self.step_key)
 
     def _news(self) -> tuple[tuple[str, ...], tuple[bytes, ...], str]:
         """The parts that no earlier request had: their digests, their bytes, and the request that had the others."""
@@ -151,7 +153,7 @@ class Asking:
             return (canonical.hex_digest(self._request.params),), (self._request.params,), self._request.after
         bodies = (self._request.params, *self._request.messages)
         parts = tuple(canonical.hex_digest(body) for body in bodies)
-        last = self._drive.history.request
+        last = self._execution.history.request
         if last is not None and parts[: len(last.parts)] == last.parts:
             return parts[len(last.parts) :], bodies[len(last.parts) :], last.place
         return parts, bodies, ""
@@ -159,8 +161,8 @@ class Asking:
     @contextmanager
     def working(self) -> Iterator[None]:
         """In the block it is the client's code that runs, not the job's, and the job stays awake for it."""
-        self._drive.must_go_on()
-        with self._drive.busy(), self._place.within(self.step_key):
+        self._execution.must_go_on()
+        with self._execution.busy(), self._place.within(self.step_key):
             yield
 
     def say(self, text: str, stream: str) -> None:
@@ -182,20 +184,20 @@ class Asking:
             generation=self._generation,
             error=failures.record_error(error),
         )
-        self._drive.note(event)
+        self._execution.note(event)
 
     async def rest(self, until_us: int) -> None:
         """The instant has come. If that takes long, nobody holds the job meanwhile."""
         if until_us <= self.now_us():
             return
         if until_us - self.now_us() > AWAKE_US:
-            await self._drive.waits.until(until_us)
+            await self._execution.waits.until(until_us)
             return
-        with self._drive.busy():
-            await self._drive.waits.until(until_us)
+        with self._execution.busy():
+            await self._execution.waits.until(until_us)
 
     def now_us(self) -> int:
-        return self._drive.clock.wall_us()
+        return self._execution.clock.wall_us()
 
     async def record_answer(self, answer: ModelAnswer) -> None:
         """The answer is on disk, and it is the code's turn to have it."""
@@ -209,19 +211,19 @@ class Asking:
             generation=self._generation,
             error=answer.error,
         )
-        stamp = self._drive.note(event, progress=True)
-        await self._drive.on_disk(stamp)
-        await self._drive.turn(stamp.seq, stamp.at)
+        stamp = self._execution.note(event, progress=True)
+        await self._execution.on_disk(stamp)
+        await self._execution.turn(stamp.seq, stamp.at)
 
     async def record_cancelled(self) -> None:
         """It is a fact that the code did not wait for the answer, unless it is we who stop the code."""
         self._over("given_up")
-        await self._drive.record_cancelled(self.step_key, self._digest, self._generation)
+        await self._execution.record_cancelled(self.step_key, self._digest, self._generation)
 
     @property
     def stopped(self) -> bool:
         """Whether it is we who end the code: then what it leaves undone is not its decision, and no fact."""
-        return self._drive.stopping
+        return self._execution.stopping
 
     @contextmanager
     def leaving(self) -> Iterator[None]:
@@ -231,12 +233,12 @@ class Asking:
 
     def chance(self) -> float:
         """A number from 0 to 1 that differs between jobs, places and attempts: nobody comes back together."""
-        drawn = canonical.digest(f"{self._drive.owner.job_id}/{self.step_key}/{self.attempt}".encode())
+        drawn = canonical.digest(f"{self._execution.owner.job_id}/{self.step_key}/{self.attempt}".encode())
         return int.from_bytes(drawn[:6]) / 2**48
 
     def note_error(self, error: Exception) -> Exception:
         """The error, as this request's: if it ends the attempt, the model is asked again in the next."""
-        return self._drive.note_error(error, self.step_key)
+        return self._execution.note_error(error, self.step_key)
 
     def _over(self, how: str, told: Any = None) -> None:
         """Nobody hears the rest of this attempt, and whoever times it knows how it ended."""
@@ -247,24 +249,24 @@ class Asking:
             self._voice.is_over = True
 
 
-async def ask(drive: Execution, request: Request) -> Asking:
+async def ask(execution: Execution, request: Request) -> Asking:
     """The request has its place in the code, and its answer, if that is on record."""
-    place = drive.place()
+    place = execution.place()
     key = place.scope.key(request.name)
     digest = _digest_of(request)
-    recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
+    recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
     if recorded is not None:
         key = recorded.step_key
-    asking = Asking(drive, place, request, key, digest, recorded)
+    asking = Asking(execution, place, request, key, digest, recorded)
     if recorded is not None and recorded.settled:
-        if await drive.past(recorded):
+        if await execution.past(recorded):
             failed = recorded.status is CallStatus.FAILED
             asking.answer = ModelAnswer(error=recorded.error) if failed else ModelAnswer(recorded.result)
-            drive.meter.record_replay()
+            execution.meter.record_replay()
             return asking
         if recorded.intent_seq is None:  # it was given up before it was sent
-            asking = Asking(drive, place, request, key, digest, None)
-    await drive.unless_winding_down()
+            asking = Asking(execution, place, request, key, digest, None)
+    await execution.unless_winding_down()
     return asking
 
 
@@ -277,15 +279,15 @@ def _digest_of(request: Request) -> str:
 # ── repurchase ────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _find_differences(drive: Execution, request: Request, recorded: Recorded) -> tuple[str, ...]:
+async def _find_differences(execution: Execution, request: Request, recorded: Recorded) -> tuple[str, ...]:
     """The fields in which a request differs from the recorded one; none, if that cannot be read any more."""
     found = ["model"] if recorded.name != request.model else []
-    parts, is_continued = drive.history.request_parts(recorded)
+    parts, is_continued = execution.history.request_parts(recorded)
     if not parts or (is_continued and not request.after):
         return tuple(found)  # it begins before the last commit
     settings, *messages = parts
     if settings != canonical.hex_digest(request.params):
-        paths = _compare(await _load(drive, settings), canonical.decode_stored(request.params), "")
+        paths = _compare(await _load(execution, settings), canonical.decode_stored(request.params), "")
         found += [path for path in paths if _top_field(path) not in {*request.ignored, "model"}]
     if request.after:  # its messages are the session's, and not in this journal
         return _shorten(found or [request.messages_field])
@@ -294,7 +296,7 @@ async def _find_differences(drive: Execution, request: Request, recorded: Record
     for index, (digest, body) in enumerate(zip(messages, request.messages, strict=False)):
         if len(found) < FIELDS_MAX and digest != canonical.hex_digest(body):
             place = f"{request.messages_field}[{index}]"
-            found += _compare(await _load(drive, digest), canonical.decode_stored(body), place)
+            found += _compare(await _load(execution, digest), canonical.decode_stored(body), place)
     return _shorten(found)
 
 
@@ -306,11 +308,11 @@ def _top_field(path: str) -> str:
     return path.partition(".")[0].partition("[")[0]
 
 
-async def _load(drive: Execution, digest: str) -> Any:
+async def _load(execution: Execution, digest: str) -> Any:
     """A part of a recorded request; None, if it is not there any more."""
     try:
-        assert drive.store is not None
-        data = await drive.store.blobs.get(digest, namespace=drive.owner.namespace)
+        assert execution.store is not None
+        data = await execution.store.blobs.get(digest, namespace=execution.owner.namespace)
         return canonical.decode(data, bytes_max=BLOB_BYTES_MAX)
     except (HoldfastError, AssertionError):
         return None
@@ -328,12 +330,12 @@ def _compare(recorded: Any, now: Any, path: str) -> Iterator[str]:
         yield path
 
 
-def _warn_repurchase(drive: Execution, request: Request, step_key: str, fields: tuple[str, ...]) -> None:
+def _warn_repurchase(execution: Execution, request: Request, step_key: str, fields: tuple[str, ...]) -> None:
     """Says in the log that a recorded answer is bought again, and what to do."""
     log.warning(
         "job %s buys a recorded answer again: the request %s to %s differs in %s. Make it the same in every run"
         " (hf.now, hf.uuid, a step), or leave the field out of its identity: hf.wrap(client, ignore=(…,)).",
-        drive.owner.job_id,
+        execution.owner.job_id,
         step_key,
         request.model,
         ", ".join(fields) or "its contents",

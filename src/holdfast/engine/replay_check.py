@@ -95,8 +95,8 @@ async def replay_journal(
 
     What was said in a session is read from the store."""
     told = _Record(job_id, sealed)
-    drive = _Replay(told, clock, Owner(namespace, job_id, told.job.fence, told.session_id), store)
-    return await _judged(told, drive, program)
+    execution = _Replay(told, clock, Owner(namespace, job_id, told.job.fence, told.session_id), store)
+    return await _judged(told, execution, program)
 
 
 class _Record:
@@ -209,13 +209,13 @@ class _Replay(Execution):
 
     async def perform(
         self,
-        asked: DurableCall,
+        call: DurableCall,
         place: TaskScope,
         step_key: str,
         key: str = "",
         longest_us: int | None = None,
     ) -> tuple[Any, Exception | None]:
-        await self.beyond(_step(asked, step_key))
+        await self.beyond(_step(call, step_key))
 
     async def beyond(self, step: ReplayedStep) -> NoReturn:
         """The journal does not go this far: nothing comes of the call."""
@@ -241,8 +241,8 @@ class _Replay(Execution):
         self.attempted = self.attempted or ReplayedStep(key, name, digest)
         self.stop(_Ended())
 
-    def _park(self, why: str, recorded: list[Recorded], asked: DurableCall, key: str) -> None:
-        self.attempted = self.attempted or _step(asked, key)
+    def _park(self, why: str, recorded: list[Recorded], call: DurableCall, key: str) -> None:
+        self.attempted = self.attempted or _step(call, key)
         self.stop(_Ended())
 
     def _move(self, key: str, digest: str, recorded: Recorded) -> Recorded | None:
@@ -281,41 +281,41 @@ class _JournalClock:
 class _NoWaits(WaitSet):
     """What the journal does not know does not come."""
 
-    def __init__(self, drive: _Replay, clock: Clock) -> None:
-        super().__init__(clock, drive.look)
-        self._drive = drive
+    def __init__(self, execution: _Replay, clock: Clock) -> None:
+        super().__init__(clock, execution.look)
+        self._execution = execution
 
     async def look_again(self, reason: WaitReason, topic: str, due_at: int | None = None) -> bool:
-        await self._drive.beyond(ReplayedStep(topic, reason))
+        await self._execution.beyond(ReplayedStep(topic, reason))
 
 
 class _NoActs:
     """No effect is made, sent again, or asked about. What a person has refused is refused again."""
 
-    def __init__(self, drive: _Replay) -> None:
-        self._drive = drive
+    def __init__(self, execution: _Replay) -> None:
+        self._execution = execution
 
     async def act(
-        self, asked: DurableCall, place: TaskScope, key: str, digest: str, recorded: Recorded | None
+        self, call: DurableCall, place: TaskScope, key: str, digest: str, recorded: Recorded | None
     ) -> NoReturn:
-        generation = self._drive.history.next_generation(key)
-        await approvals.find_approval(self._drive, asked, key, digest, generation)
-        await self._drive.beyond(_step(asked, key))
+        generation = self._execution.history.next_generation(key)
+        await approvals.find_approval(self._execution, call, key, digest, generation)
+        await self._execution.beyond(_step(call, key))
 
 
-def _step(asked: DurableCall, step_key: str) -> ReplayedStep:
-    return ReplayedStep(step_key, asked.name, _digest(asked.identity), asked.args)
+def _step(call: DurableCall, step_key: str) -> ReplayedStep:
+    return ReplayedStep(step_key, call.name, _digest(call.identity), call.args)
 
 
 class _Refusing:
     """Where a replay's facts would go."""
 
-    def __init__(self, drive: _Replay) -> None:
-        self._drive = drive
+    def __init__(self, execution: _Replay) -> None:
+        self._execution = execution
 
     def record(self, event: e.Event, **_beside: Any) -> Stamp:
-        self._drive.wrote(event)
-        return Stamp(2**62, self._drive.history.last_at)
+        self._execution.wrote(event)
+        return Stamp(2**62, self._execution.history.last_at)
 
     async def durable(self) -> None:
         """Everything that was recorded is on disk: nothing was."""
@@ -324,12 +324,12 @@ class _Refusing:
 # ── judging ───────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _judged(told: _Record, drive: _Replay, program: Program) -> Replayed:
+async def _judged(told: _Record, execution: _Replay, program: Program) -> Replayed:
     output: Any = None
     error: Exception | None = None
     ended = False
     try:
-        output = await drive.run(lambda: program(drive, told.given))
+        output = await execution.run(lambda: program(execution, told.given))
         if isinstance(output, TurnOutput):
             output = output.output
     except Failed as failed:
@@ -337,7 +337,7 @@ async def _judged(told: _Record, drive: _Replay, program: Program) -> Replayed:
     except (_Ended, Asleep):
         ended = True
     returned = not ended and error is None
-    difference = _parted(told, drive) or _end(told, drive, output, error, ended=ended)
+    difference = _parted(told, execution) or _end(told, execution, output, error, ended=ended)
     return Replayed(
         job_id=told.job_id,
         status=told.status,
@@ -348,9 +348,9 @@ async def _judged(told: _Record, drive: _Replay, program: Program) -> Replayed:
     )
 
 
-def _parted(told: _Record, drive: _Replay) -> Difference | None:
+def _parted(told: _Record, execution: _Replay) -> Difference | None:
     """Where the code asked for something else than the journal has, or passed over something that it has."""
-    attempted = drive.attempted
+    attempted = execution.attempted
     recorded = None if attempted is None else told.find(attempted.step_key)
     if attempted is not None and recorded is not None and recorded.args_digest != attempted.args_digest:
         return Difference("the call was made with other arguments", recorded, attempted)
@@ -363,14 +363,16 @@ def _parted(told: _Record, drive: _Replay) -> Difference | None:
 
 
 def _end(
-    told: _Record, drive: _Replay, output: Any, error: Exception | None, *, ended: bool
+    told: _Record, execution: _Replay, output: Any, error: Exception | None, *, ended: bool
 ) -> Difference | None:
     """How the code ended, against how the job did."""
     if told.status is not Status.COMPLETED:
         return None  # it was ended from outside, and the record has been walked to its end
     if ended:
-        why = "the code makes a call that is not recorded" if drive.attempted else "the code waits for more"
-        return Difference(why, attempted=drive.attempted)
+        why = (
+            "the code makes a call that is not recorded" if execution.attempted else "the code waits for more"
+        )
+        return Difference(why, attempted=execution.attempted)
     if error is not None:
         return Difference(f"the code raised {type(error).__qualname__}: {error}")
     if _digest(output) != _digest(told.job.output):

@@ -63,19 +63,19 @@ class Begun(msgspec.Struct, frozen=True):
 class SessionTurn:
     """The turn that this run drives. Begin with `begin`; `commit` is the last thing to say."""
 
-    def __init__(self, drive: Execution, session_id: str) -> None:
-        self._drive = drive
+    def __init__(self, execution: Execution, session_id: str) -> None:
+        self._execution = execution
         self.session_id = session_id
-        self.namespace = drive.owner.namespace
-        self.turn_id = drive.owner.job_id
+        self.namespace = execution.owner.namespace
+        self.turn_id = execution.owner.job_id
         self._claims: list[Completion] = []
 
     @property
     def store(self) -> Store:
-        if self._drive.store is None:
+        if self._execution.store is None:
             msg = f"job {self.turn_id} is a turn of a session, and there is no store here to read it from"
             raise InvalidMove(msg, hint="Replay it where its store is.")
-        return self._drive.store
+        return self._execution.store
 
     async def begin(self) -> Begun:
         """What waited is taken, and the session stands still until this turn ends."""
@@ -87,7 +87,7 @@ class SessionTurn:
                 return {"leaf": None, "frame": None, "claim": claimed}
             return {"leaf": view.graph.leaf_node_id, "frame": view.frame_id, "claim": claimed}
 
-        begun = await self._drive.call(DurableCall("turn", None, run, READS))
+        begun = await self._execution.call(DurableCall("turn", None, run, READS))
         return Begun(begun["leaf"], begun["frame"], await self._inputs(begun["claim"]))
 
     async def poll(self) -> list[Input]:
@@ -96,7 +96,7 @@ class SessionTurn:
         async def run(_key: str) -> Any:
             return await self._claim(Boundary.ACTIVE_TURN_CHECKPOINT)
 
-        return await self._inputs(await self._drive.call(DurableCall("poll", None, run, READS)))
+        return await self._inputs(await self._execution.call(DurableCall("poll", None, run, READS)))
 
     async def view(self, leaf: str | None = None) -> SessionView | None:
         """The session as far as this leaf; None before its first turn."""
@@ -125,7 +125,7 @@ class SessionTurn:
             ttl_us=CLAIM_US,
             max_batches=AT_ONCE,
             token=f"{self.turn_id}.{len(self._claims)}",
-            fence=self._drive.owner.fence,
+            fence=self._execution.owner.fence,
             namespace=self.namespace,
         )
         return None if claim is None else msgspec.to_builtins(claim.completion())
@@ -182,7 +182,7 @@ class SessionTurn:
             attachments=tuple(attachments),
         )
         batches = tuple(batch for claim in self._claims for batch in claim.batch_ids)
-        event = TurnCommitted(self.session_id, self.turn_id, self._drive.history.ordinal + 1, batches)
+        event = TurnCommitted(self.session_id, self.turn_id, self._execution.history.ordinal + 1, batches)
         return TurnOutput(output, event, Extras(turn=stamp_commit(turn, self.turn_id)))
 
 

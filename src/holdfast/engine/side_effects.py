@@ -40,8 +40,8 @@ from holdfast.model.states import WaitReason
 class SideEffectCall:
     """The effects of one run."""
 
-    def __init__(self, drive: ExecutionContext, points: Points) -> None:
-        self.drive = drive
+    def __init__(self, execution: ExecutionContext, points: Points) -> None:
+        self.execution = execution
         self.points = points
         self.unsafe = 0
         """How many calls are under way that nobody could explain if they were cut off now."""
@@ -49,21 +49,21 @@ class SideEffectCall:
         """The tools whose calls had an intent and no outcome when the run was ended."""
 
     async def act(
-        self, asked: DurableCall, place: TaskScope, key: str, digest: str, recorded: Recorded | None
+        self, call: DurableCall, place: TaskScope, key: str, digest: str, recorded: Recorded | None
     ) -> Any:
         """The call's outcome, made sure of by its class."""
         if recorded is not None:
             key = recorded.step_key  # it may have been made under another one
-        call = _Call(self, asked, place, key, digest, recorded)
+        effect = _Call(self, call, place, key, digest, recorded)
         try:
             if recorded is None:
-                return await call.outcome()
-            with self.drive.recovering(key):
-                return await call.outcome()
+                return await effect.outcome()
+            with self.execution.recovering(key):
+                return await effect.outcome()
         except asyncio.CancelledError:
-            if self.drive.stopping and call.has_intent:
-                self.cut_off.append(asked.name)
-            await self.drive.record_cancelled(key, digest, call.generation)
+            if self.execution.stopping and effect.has_intent:
+                self.cut_off.append(call.name)
+            await self.execution.record_cancelled(key, digest, effect.generation)
             raise
 
 
@@ -73,23 +73,25 @@ class _Call:
     def __init__(
         self,
         acts: SideEffectCall,
-        asked: DurableCall,
+        call: DurableCall,
         place: TaskScope,
         step_key: str,
         digest: str,
         recorded: Recorded | None,
     ) -> None:
         self._acts = acts
-        self._drive = acts.drive
-        self._owner = acts.drive.owner
+        self._execution = acts.execution
+        self._owner = acts.execution.owner
         self._points = acts.points
-        self._asked = asked
-        self._terms = asked.terms
+        self._call = call
+        self._terms = call.terms
         self._place = place
         self._step_key = step_key
         self._digest = digest
         self._recorded = recorded
-        self.generation = recorded.generation if recorded else self._drive.history.next_generation(step_key)
+        self.generation = (
+            recorded.generation if recorded else self._execution.history.next_generation(step_key)
+        )
         # What a call was declared as when it was intended, it stays.
         self._effect = recorded.effect if recorded else self._terms.effect
         self._attempt = recorded.attempt if recorded else 0
@@ -105,12 +107,12 @@ class _Call:
         while True:
             match recover(self._cut_off(self._recorded)):
                 case Recovery.RESEND:
-                    await self._drive.wait_for_attempt(self._recorded.retry_at)
+                    await self._execution.wait_for_attempt(self._recorded.retry_at)
                     # A receiver that refuses the second request has said nothing about the first.
                     self._unexplained = self._answer is None and not self._recorded.sent_nothing
                     return await self._fire()
                 case Recovery.WAIT:
-                    await self._drive.waits.until(self._quiet_at(self._recorded))
+                    await self._execution.waits.until(self._quiet_at(self._recorded))
                 case Recovery.PROBE:
                     self._answer = await self._ask_receiver()
                 case Recovery.ADOPT:
@@ -119,12 +121,12 @@ class _Call:
                 case Recovery.RELAUNCH:
                     self._abandon(self._recorded)
                 case Recovery.NEW_GENERATION:
-                    self._drive.mark_settled(self._step_key)
+                    self._execution.mark_settled(self._step_key)
                     self.generation += 1
                     return await self._first()
                 case Recovery.USE_RECORD:
-                    await self._drive.past(self._recorded)
-                    return self._drive.recall(self._recorded, self._asked)
+                    await self._execution.past(self._recorded)
+                    return self._execution.recall(self._recorded, self._call)
                 case _:
                     await self._ask_person()
 
@@ -154,7 +156,7 @@ class _Call:
         return idempotency_key(self._owner.namespace, self._owner.job_id, self._step_key, self.generation)
 
     def _cut_off(self, recorded: Recorded) -> CutOff:
-        now = self._drive.clock.wall_us()
+        now = self._execution.clock.wall_us()
         born = recorded.first_start_by
         return CutOff(
             effect=self._effect,
@@ -175,7 +177,7 @@ class _Call:
             return recorded.quiet_at
         longest = recorded.longest_call_us or self._terms.longest_call_us
         start_by = recorded.start_by or 0
-        dead_at = self._drive.dead_at(recorded.worker)
+        dead_at = self._execution.dead_at(recorded.worker)
         if dead_at is not None:
             start_by = min(start_by, dead_at)  # it has not sent anything since
         return quiet_at(start_by, longest, self._terms.receiver_delay_us, self._terms.quiet_margin_us)
@@ -184,7 +186,7 @@ class _Call:
         """The same, of an attempt that has just ended here: it starts no more, but what it sent may be on its way."""
         terms = self._terms
         return quiet_at(
-            self._drive.latest_us(), terms.longest_call_us, terms.receiver_delay_us, terms.quiet_margin_us
+            self._execution.latest_us(), terms.longest_call_us, terms.receiver_delay_us, terms.quiet_margin_us
         )
 
     # ── doing it ──────────────────────────────────────────────────────────────────────────────────
@@ -193,39 +195,39 @@ class _Call:
         """The call is made for the first time under this generation: with a person's leave, if it needs one."""
         while True:
             self._approval_id = await approvals.find_approval(
-                self._drive, self._asked, self._step_key, self._digest, self.generation
+                self._execution, self._call, self._step_key, self._digest, self.generation
             )
-            await self._drive.clear(self._asked, self._step_key)
-            await self._drive.afford(self._place, self._step_key, ONE_CALL)
-            if approvals.lasts(self._drive, self._approval_id):  # to come here may have taken long
+            await self._execution.clear(self._call, self._step_key)
+            await self._execution.afford(self._place, self._step_key, ONE_CALL)
+            if approvals.lasts(self._execution, self._approval_id):  # to come here may have taken long
                 return await self._fire()
 
     async def _fire(self) -> Any:
         """The intent is on disk, then the call is made: in this order, or not at all."""
-        host, within_us = self._drive.host_clock, self._terms.start_within_us
+        host, within_us = self._execution.host_clock, self._terms.start_within_us
         late_us = 0
         while late_us >= 0:
             self._attempt += 1
-            self._start_by = self._drive.latest_us() + within_us
+            self._start_by = self._execution.latest_us() + within_us
             last_wall, last_tick = host.wall_us() + within_us, host.tick_us() + within_us
-            self._points(Point.BEFORE_INTENT, self._asked.name)
+            self._points(Point.BEFORE_INTENT, self._call.name)
             self._intend()
-            with self._drive.busy():  # if it slept now, it would wake up with an intent and no call
-                await self._drive.recorder.durable()
-            self._points(Point.AFTER_INTENT, self._asked.name)
+            with self._execution.busy():  # if it slept now, it would wake up with an intent and no call
+                await self._execution.recorder.durable()
+            self._points(Point.AFTER_INTENT, self._call.name)
             # Whichever clock went further counts: one may have been set back, the other may have slept.
             late_us = max(host.wall_us() - last_wall, host.tick_us() - last_tick)
-        self._drive.must_be_covered()
+        self._execution.must_be_covered()
         is_unsafe = self._effect is Effect.UNSAFE
         self._acts.unsafe += is_unsafe
         try:
-            value, error = await self._drive.perform(
-                self._asked, self._place, self._step_key, self.key, self._terms.longest_call_us
+            value, error = await self._execution.perform(
+                self._call, self._place, self._step_key, self.key, self._terms.longest_call_us
             )
         finally:
             self._acts.unsafe -= is_unsafe
         self._error = None if error is None else failures.record_error(error)
-        self._points(Point.AFTER_SUCCESS, self._asked.name)
+        self._points(Point.AFTER_SUCCESS, self._call.name)
         if error is None:
             return await self._happened(value)
         if isinstance(error, (Refused, *self._terms.sent_nothing)) and not self._unexplained:
@@ -233,21 +235,21 @@ class _Call:
         return await self._ambiguous(error)
 
     def _intend(self) -> None:
-        asked, terms = self._asked, self._terms
+        call, terms = self._call, self._terms
         event = ToolCalled(
             self._step_key,
-            asked.name,
+            call.name,
             self._effect,
             self._digest,
             self.key,
             generation=self.generation,
             attempt=self._attempt,
-            args=asked.args,
+            args=call.args,
             start_by=self._start_by,
             longest_call_us=terms.longest_call_us,
             approval_id=self._approval_id,
         )
-        self._drive.recorder.record(event, row=self._row(CallStatus.PREPARED), guarded=True)
+        self._execution.recorder.record(event, row=self._row(CallStatus.PREPARED), guarded=True)
         if self._recorded is not None:
             self._recorded.begin_attempt()
 
@@ -272,10 +274,10 @@ class _Call:
     async def _retry_later(self, error: Exception, *, sent_nothing: bool = False) -> None:
         """The failed attempt is recorded, and it is time for the next one."""
         self._begin_record()
-        await self._drive.wait_for_attempt(self._record_failure(error, sent_nothing=sent_nothing))
+        await self._execution.wait_for_attempt(self._record_failure(error, sent_nothing=sent_nothing))
 
     def _record_failure(self, error: Exception, *, sent_nothing: bool = False, next_at: int = 0) -> int:
-        return self._drive.record_retry(
+        return self._execution.record_retry(
             self._step_key,
             self._digest,
             self.generation,
@@ -289,15 +291,15 @@ class _Call:
     async def _refused(self, error: Exception) -> Any:
         event = ToolFailed(self._step_key, self.generation, error=failures.record_error(error))
         await self._settle(event, CallStatus.FAILED)
-        return self._drive.deliver_result(None, error, self._asked, self._step_key)
+        return self._execution.deliver_result(None, error, self._call, self._step_key)
 
     async def _settle(self, event: ToolReturned | ToolFailed, status: CallStatus) -> None:
-        stamp = self._drive.recorder.record(event, row=self._row(status), progress=True)
-        self._points(Point.BEFORE_LEDGER, self._asked.name)
+        stamp = self._execution.recorder.record(event, row=self._row(status), progress=True)
+        self._points(Point.BEFORE_LEDGER, self._call.name)
         if self._points is not nothing:
-            await self._drive.on_disk(stamp)
-            self._points(Point.AFTER_LEDGER, self._asked.name)
-        await self._drive.hand_over(stamp)
+            await self._execution.on_disk(stamp)
+            self._points(Point.AFTER_LEDGER, self._call.name)
+        await self._execution.hand_over(stamp)
 
     async def _ambiguous(self, error: Exception) -> Any:
         """Nobody knows whether it happened: from here it is as if the worker had died."""
@@ -308,7 +310,7 @@ class _Call:
             return await self._fire()
         if self._effect is Effect.IDEMPOTENT or self._terms.relaunch:
             # Made again in the next attempt of the job, after a while; until then the code does not go on.
-            self._drive.fail(error)
+            self._execution.fail(error)
             await asyncio.get_running_loop().create_future()
         self._begin_record()
         if self._effect is Effect.VERIFIABLE:
@@ -324,11 +326,11 @@ class _Call:
                 self._digest,
                 generation=self.generation,
                 effect=self._effect,
-                name=self._asked.name,
+                name=self._call.name,
                 first_start_by=self._start_by,
                 longest_call_us=self._terms.longest_call_us,
             )
-            self._drive.history.begin(self._recorded)
+            self._execution.history.begin(self._recorded)
         self._recorded.status = CallStatus.PREPARED
         self._recorded.attempt, self._recorded.start_by = self._attempt, self._start_by
 
@@ -341,7 +343,7 @@ class _Call:
             why="cut off, and its output is not there",
             generation=self.generation,
         )
-        self._drive.note(event, row=self._row(CallStatus.ABANDONED))
+        self._execution.note(event, row=self._row(CallStatus.ABANDONED))
         assert recorded.status is CallStatus.ABANDONED
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────
@@ -351,19 +353,19 @@ class _Call:
         tell."""
         assert self._terms.probe is not None
         assert self._recorded is not None
-        await self._drive.wait_for_attempt(self._recorded.retry_at)
-        with self._drive.busy(), self._place.within(self._step_key):
+        await self._execution.wait_for_attempt(self._recorded.retry_at)
+        with self._execution.busy(), self._place.within(self._step_key):
             try:
-                return await self._terms.probe(self.key, self._asked.args)
+                return await self._terms.probe(self.key, self._call.args)
             except Exception as error:
                 failed = error
         attempt = self._recorded.probes_failed + 1
         if attempt >= self._attempts_max:
             return ProbeResult(ProbeAnswer.CANNOT_TELL)
-        at = self._drive.record_retry(
+        at = self._execution.record_retry(
             self._step_key, self._digest, self.generation, self._terms, failed, attempt, is_probe=True
         )
-        await self._drive.wait_for_attempt(at)
+        await self._execution.wait_for_attempt(at)
         return None
 
     async def _ask_person(self) -> None:
@@ -371,12 +373,12 @@ class _Call:
         assert self._recorded is not None
         if self._recorded.status is not CallStatus.UNCERTAIN:
             why = f"{_describe_doubt(self._error)}; {_WHY[self._effect]}"
-            self._drive.recorder.record(
+            self._execution.recorder.record(
                 ToolUncertain(self._step_key, self.generation, why=why, error=self._error),
                 row=self._row(CallStatus.UNCERTAIN),
             )
             self._recorded.status, self._recorded.raised = CallStatus.UNCERTAIN, self._error
-        await self._drive.waits.look_again(WaitReason.RECONCILE, self._step_key)
+        await self._execution.waits.look_again(WaitReason.RECONCILE, self._step_key)
 
     def _row(self, status: CallStatus) -> CallRow:
         return CallRow(
@@ -384,8 +386,8 @@ class _Call:
             job_id=self._owner.job_id,
             step_key=self._step_key,
             generation=self.generation,
-            tool_name=self._asked.name,
-            raw_tool_name=self._asked.name,
+            tool_name=self._call.name,
+            raw_tool_name=self._call.name,
             side_effect_class=self._effect,
             status=status,
             idempotency_key=self.key,

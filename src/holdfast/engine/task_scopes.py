@@ -66,10 +66,10 @@ class Run(Protocol):
 class TaskScope:
     """A task of a job: its scope, and whether it is inside a call."""
 
-    __slots__ = ("drive", "inside", "scope")
+    __slots__ = ("execution", "inside", "scope")
 
-    def __init__(self, drive: Run, scope: StepScope) -> None:
-        self.drive = drive
+    def __init__(self, execution: Run, scope: StepScope) -> None:
+        self.execution = execution
         self.scope = scope
         self.inside: str | None = None
 
@@ -100,7 +100,7 @@ class TaskScope:
     def enter(self, step_key: str) -> contextvars.Token[Any]:
         """From here to `leave` it is a call's own code."""
         self.inside = step_key
-        return JOB.set(self.drive.scheduler.inside)
+        return JOB.set(self.execution.scheduler.inside)
 
     def leave(self, token: contextvars.Token[Any]) -> None:
         JOB.reset(token)
@@ -117,8 +117,8 @@ class JobTask(asyncio.Task[Any]):
     def __init__(self, coroutine: Coroutine[Any, Any, Any], task_scope: TaskScope, **options: Any) -> None:
         setattr(self, _SCOPE, task_scope)
         # The low bits are the same in every run, and decide the order of a set; the high ones tell runs apart.
-        self._hash = task_scope.drive.run_number << 32 | task_scope.scope.place_hash
-        tasks = task_scope.drive.tasks
+        self._hash = task_scope.execution.run_number << 32 | task_scope.scope.place_hash
+        tasks = task_scope.execution.tasks
         tasks.add(self)  # before it is made: an eager task runs while it is
         super().__init__(coroutine, **options)
         if self.done():
@@ -132,7 +132,7 @@ class JobTask(asyncio.Task[Any]):
     def cancel(self, msg: Any = None) -> bool:
         task_scope: TaskScope = getattr(self, _SCOPE)
         if not self.done():
-            task_scope.drive.note_cancel(JOB.get())
+            task_scope.execution.note_cancel(JOB.get())
         return super().cancel(msg)
 
 
@@ -229,10 +229,12 @@ class _TaskFactory:
         if type(scheduler) is not ReplayScheduler:
             return self.make_task(loop, coroutine, options)
         outer: TaskScope | None = getattr(asyncio.current_task(loop), _SCOPE, None)
-        if outer is None or outer.drive.scheduler is not scheduler:
+        if outer is None or outer.execution.scheduler is not scheduler:
             outer = scheduler.run.callback_scope
         scope = outer.scope.inner(*_identify(coroutine))
-        return self.make_job_task(loop, coroutine, TaskScope(outer.drive, scope), options, eager=self._eager)
+        return self.make_job_task(
+            loop, coroutine, TaskScope(outer.execution, scope), options, eager=self._eager
+        )
 
     def make_task(
         self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], options: dict[str, Any]

@@ -184,7 +184,7 @@ def _reads(facts: Facts) -> Findings:
 
 def _replies(facts: Facts) -> Findings:
     """A model's reply answers an attempt that was made, once."""
-    asked: dict[tuple[str, int], set[int]] = {}
+    requested: dict[tuple[str, int], set[int]] = {}
     answered: dict[tuple[str, int], int] = {}
     for fact in facts:
         event = fact.event
@@ -195,9 +195,9 @@ def _replies(facts: Facts) -> Findings:
             if place in answered:
                 detail = f"model call {event.step_key} is made again at event {fact.seq} after its reply"
                 yield InvariantViolation("I16", fact.seq, detail)
-            asked.setdefault(place, set()).add(event.attempt)
+            requested.setdefault(place, set()).add(event.attempt)
             continue
-        if event.attempt not in asked.get(place, ()):
+        if event.attempt not in requested.get(place, ()):
             detail = (
                 f"the reply {event.step_key} at event {fact.seq} is of attempt {event.attempt}, never made"
             )
@@ -224,11 +224,13 @@ def _approvals(facts: Facts, sent_at: Mapping[int, int]) -> Findings:
     known: dict[str, _Approval] = {}
     for fact in facts:
         match fact.event:
-            case e.ApprovalRequested() as asked:
-                if asked.approval_id in known:
-                    detail = f"approval {asked.approval_id} is asked for twice, again at event {fact.seq}"
+            case e.ApprovalRequested() as request:
+                if request.approval_id in known:
+                    detail = f"approval {request.approval_id} is asked for twice, again at event {fact.seq}"
                     yield InvariantViolation("I15", fact.seq, detail)
-                known[asked.approval_id] = _Approval(asked.step_key, asked.args_digest, asked.expires_at)
+                known[request.approval_id] = _Approval(
+                    request.step_key, request.args_digest, request.expires_at
+                )
             case e.ApprovalDecided() as decided:
                 approval = known.get(decided.approval_id)
                 if approval is None:
