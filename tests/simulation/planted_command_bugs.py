@@ -93,7 +93,7 @@ def a_withdrawn_child_is_cancelled(patch: pytest.MonkeyPatch) -> None:
     def holds(self: Any, entry: journal_writer.PendingEvent) -> bool:
         if self._news and isinstance(entry.event, JobWaiting):
             return False
-        if not self._letterbox.cancelled or isinstance(entry.event, JobCancellation):
+        if not self._mailbox.cancelled or isinstance(entry.event, JobCancellation):
             return True
         return not entry.guarded
 

@@ -1,8 +1,9 @@
-"""A person's leave before a call: asked once, for exactly these arguments, used once, and not for ever.
+"""Approvals: a person's decision before a call. One approval is for exactly these arguments, is used once, and
+expires.
 
-The question is a fact, the answer comes as a letter and is one too. The answer belongs to one call: its step key,
-generation and arguments. Other arguments are another question, and so is another try after a person said that the first
-did not happen. Leave that is not used before it expires is void, and the question is put again.
+The request is an event; the decision comes as mail and becomes an event, too. It belongs to one call: its step key,
+generation and arguments. Other arguments need another approval, and so does a new attempt after a person decided that
+the first did not happen. An approval that is not used before it expires is void, and is requested again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ EXPIRED: Final = "expired"
 async def find_approval(
     execution: ExecutionContext, call: DurableCall, step_key: str, digest: str, generation: int
 ) -> str | None:
-    """The id of the approval that this call may use; None, if it needs none. Denied, if there is none to be had."""
+    """Returns the id of the approval that this call may use, waiting for the decision; None, if the call needs none.
+    Denied, if a person denies it or it expires undecided."""
     if call.terms.approve is None or not call.terms.approve(call.args):
         return None
     for nth in itertools.count():
@@ -49,7 +51,7 @@ async def find_approval(
 
 
 def lasts(execution: ExecutionContext, approval_id: str | None) -> bool:
-    """Whether a call may still be made under this approval, or needs none."""
+    """Whether the call may still be made: it needs no approval, or its approval has not expired."""
     return approval_id is None or execution.latest_us() < execution.history.approvals[approval_id].expires_at
 
 
@@ -75,7 +77,8 @@ def _ask(
 
 
 def _id(execution: ExecutionContext, step_key: str, digest: str, generation: int, nth: int) -> str:
-    """The arguments are part of it: code that changed while nobody had answered yet asks another question."""
+    """Derives the approval's id. The arguments are part of it: code that changes before the decision requests another
+    approval."""
     owner = execution.owner
     place = "\0".join((owner.namespace, owner.job_id, step_key, digest, str(generation), str(nth)))
     return "apr_" + hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:26]

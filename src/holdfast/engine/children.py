@@ -1,9 +1,9 @@
 """Children: jobs that a job starts and waits for.
 
-A child is started in the same append that says so, under an id that follows from the step: there is exactly one,
-however often the parent's code comes here. It tells its parent of its end in the append that ends it. Meanwhile the
-parent holds no slot. A parent that is cancelled or has taken too long cancels its children; so does code that gives up
-waiting for one.
+The append that records the start also creates the child, under an id that is derived from the step: there is exactly
+one child, however often the parent's code makes the call. The append that ends the child also sends the result to the
+parent. Meanwhile the parent holds no slot. A parent that is cancelled or has timed out cancels its children; so does
+code that cancels the call.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from holdfast.model.states import MailKind, Status, WaitReason
 
 
 async def spawn(execution: Execution, draft: JobDraft) -> Any:
-    """What the child returned; CallFailed, if it ended otherwise. It runs once, whatever happens to its parent."""
+    """Returns the child's result; CallFailed, if it did not complete. The child runs once, whatever happens to its
+    parent."""
     check_draft(draft)
     place = execution.place()
     key = place.scope.key(f"spawn:{draft.kind}")
@@ -76,14 +77,14 @@ def _started(execution: Execution, draft: JobDraft, key: str, digest: str) -> Re
 
 
 def child_id(job_id: str, step_key: str, generation: int) -> str:
-    """The id of the job that this step starts: the same every time, and in a list beside the first of its line."""
+    """The id of the job that this step starts: always the same, and in lists next to the root job of its tree."""
     place = "\0".join((job_id, step_key, str(generation)))
     first, _, _ = job_id.partition(".")
     return f"{first[:160]}.{hashlib.sha256(place.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def cancels(parent_job_id: str, children: Iterable[str]) -> tuple[MailDraft, ...]:
-    """The letters that end these children."""
+    """The mail that cancels these children."""
     return tuple(
         MailDraft(
             job_id=child,
@@ -99,27 +100,27 @@ def cancels(parent_job_id: str, children: Iterable[str]) -> tuple[MailDraft, ...
 def farewell(
     job_id: str, created: JobCreated | None, children: Iterable[str], fact: Event, status: Status
 ) -> Extras:
-    """What a job that is over says to others: to its parent how it went, and to its children that it is over."""
+    """The mail of a job that has ended: its outcome to its parent, and a cancel to its children unless it completed."""
     letters = () if isinstance(fact, JobCompleted) else cancels(job_id, children)
     if created is None or created.parent_job_id is None or created.parent_step_key is None:
         return Extras(letters=letters)
     output = fact.output if isinstance(fact, JobCompleted) else None
     error = None if isinstance(fact, JobCompleted) else _not_completed(status, fact)
-    told = MailDraft(
+    notice = MailDraft(
         job_id=created.parent_job_id,
         kind=MailKind.CHILD,
         operation_id=f"end of {job_id}",
         body=msgspec.to_builtins(News(created.parent_step_key, job_id, status, output, error)),
         sender=job_id,
     )
-    return Extras(letters=(*letters, told))
+    return Extras(letters=(*letters, notice))
 
 
 def _not_completed(status: Status, fact: Event) -> dict[str, Any]:
-    """What a child's parent gets in place of a result."""
+    """The error that the parent gets in place of a result."""
     why = fact.error if isinstance(fact, JobFailure) else None
     if isinstance(why, dict) and why.get("type") == TIMED_OUT:
-        return why  # by its class: a parent may do something else then
+        return why  # under its own class, so that a parent can handle it
     if why is None:
         return {"type": "CallFailed", "message": f"the child job was {status}"}
     name = str(why["type"]) if isinstance(why, dict) and "type" in why else "Error"

@@ -1,7 +1,7 @@
-"""Execution context: what an execution offers to those who carry out its calls (side effects, approvals, budgets).
+"""Execution context: the interface of an execution for its parts (side effects, approvals, budgets).
 
-They are parts of an execution, and it makes them. So they know it by this protocol, and it knows them by their classes:
-imports go one way.
+The execution makes these parts, and imports their classes. They know the execution by this protocol only, so imports
+go one way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.store.clock import Clock
 
 
 class ExecutionContext(Protocol):
-    """The run of a job, as its side effects, approvals and budgets see it. `execution.Execution` is it."""
+    """The run of a job, as its side effects, approvals and budgets see it. `execution.Execution` implements it."""
 
     @property
     def owner(self) -> Owner: ...
@@ -38,7 +38,7 @@ class ExecutionContext(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """Store time, as the run keeps it."""
+        """Store time, as this run measures it."""
         ...
 
     @property

@@ -161,16 +161,16 @@ class ExternalWork:
 
     async def fail(self, held: Held, error: dict[str, Any], *, recoverable: bool) -> WorkItemState:
         """This attempt has failed; another follows, or it is a dead letter, or it has failed for good."""
-        told = {name: redact(value) if isinstance(value, str) else value for name, value in error.items()}
+        redacted = {name: redact(value) if isinstance(value, str) else value for name, value in error.items()}
 
         def failed(item: WorkItemState) -> Said:
             if not recoverable:
-                return (JobFailure(told),), Move(status=Status.FAILED)
+                return (JobFailure(redacted),), Move(status=Status.FAILED)
             if self._is_poison(item.head, failed=1):
-                return make_dead_letter(item, told), msgspec.structs.replace(HELD_DEAD, failed=True)
+                return make_dead_letter(item, redacted), msgspec.structs.replace(HELD_DEAD, failed=True)
             wait_us = delay(self._retry, item.head.attempts + 1, self._chance())
             back = Move(status=Status.PENDING, ready_at=self._now(item) + wait_us, failed=True)
-            return (JobRequeued(why="failed", by=item.head.lease_owner, error=told),), back
+            return (JobRequeued(why="failed", by=item.head.lease_owner, error=redacted),), back
 
         return await self._say(
             held, failed, repeats=lambda last: isinstance(last, JobRequeued | JobFailure | JobDeadLettered)
@@ -203,10 +203,10 @@ class ExternalWork:
         ended = 0
         for job_id in await self._store.work.find_unclaimed():
             item = await self.load(job_id)
-            said = await self._unclaimed(item)
-            if said is None:
+            ending = await self._unclaimed(item)
+            if ending is None:
                 continue
-            facts, move = said
+            facts, move = ending
             ruling = Ruling(facts, move, farewell(job_id, item.created, (), facts[-1], move.status))
             seen = item.head.head_seq
 
@@ -241,7 +241,7 @@ class ExternalWork:
         return item
 
     async def _say(
-        self, held: Held, word: Callable[[WorkItemState], Said], *, repeats: Callable[[Event], bool]
+        self, held: Held, decide: Callable[[WorkItemState], Said], *, repeats: Callable[[Event], bool]
     ) -> WorkItemState:
         """The word is written under the holder's fence, or was before."""
         for _ in range(TRIES):
@@ -253,7 +253,7 @@ class ExternalWork:
             if await self._heeded(item, held):
                 raise find_rejection(await self.load(held.job_id))
             try:
-                await self._write(held, item, word(item))
+                await self._write(held, item, decide(item))
             except (Broken, Fenced, MailWaiting):
                 continue  # the next look says what has changed
             return await self.load(held.job_id)
@@ -261,30 +261,30 @@ class ExternalWork:
 
     async def _heeded(self, item: WorkItemState, held: Held) -> bool:
         """What others said to the item has been read: a cancel, or that it begins again, has ended this hold."""
-        seen = find_newest_letter(item)
-        if item.head.mail_seq <= seen:
+        read_seq = find_newest_letter(item)
+        if item.head.mail_seq <= read_seq:
             return False
         history = History()
         for sealed, event in item.facts:
             history.take(sealed.seq, event, sealed.at)
         stamp = Stamp(item.head.head_seq + 1, history.last_at)
-        box = MailboxReader(item.head.namespace, held.job_id, held.fence, history, lambda: stamp)
+        reader = MailboxReader(item.head.namespace, held.job_id, held.fence, history, lambda: stamp)
         letters = [
             letter
-            for letter in await self._store.post.read(held.job_id, after=seen)
+            for letter in await self._store.post.read(held.job_id, after=read_seq)
             if letter.kind in {MailKind.CANCEL, MailKind.RESUME}
         ]
-        facts = tuple(entry.event for entry in box.facts(letters))
-        if box.cancelled:
+        facts = tuple(entry.event for entry in reader.facts(letters))
+        if reader.cancelled:
             await self._write(held, item, ((*facts, JobCancellation()), Move(status=Status.CANCELLED)))
             return True
-        if box.requeued is not None:
-            await self._write(held, item, ((box.requeued,), Move(status=Status.PENDING, anew=True)))
+        if reader.requeued is not None:
+            await self._write(held, item, ((reader.requeued,), Move(status=Status.PENDING, anew=True)))
             return True
         return False
 
-    async def _write(self, held: Held, item: WorkItemState, said: Said) -> None:
-        facts, move = said
+    async def _write(self, held: Held, item: WorkItemState, outcome: Said) -> None:
+        facts, move = outcome
         head = item.head
         ends = move is not None and move.over
         await self._store.journal.append(

@@ -44,19 +44,19 @@ async def result(store: Store, job_id: str) -> Any:
     """What the job returned, as soon as it has. A job that ended otherwise, or is held for a person, is an error; one
     that waits for a signal, a time or an answer is waited for, and whoever waits is told if it is a person's."""
     topics = frozenset({f"job:{job_id}"})
-    told: WaitReason | None = None
+    last_reason: WaitReason | None = None
     while True:
         head, sealed = await store.jobs.look(job_id, events=SHORT)
         if head.status in TERMINAL:
             return _ended(head, sealed[-1] if len(sealed) == head.head_seq else await _last(store, head))
         if head.wait_reason in _HELD:
-            what, command = _HELD[head.wait_reason]
+            description, command = _HELD[head.wait_reason]
             hint = f"See what it needs, then decide: {command.format(job=job_id)}"
-            raise JobHeld(f"job {job_id}: {what}{await _why(store, head)}", job_id=job_id, hint=hint)
-        if head.wait_reason in _PEOPLE and head.wait_reason is not told:
-            what = _PEOPLE[head.wait_reason]
-            _LOG.warning("job %s needs a person: %s. See: holdfast job %s", job_id, what, job_id)
-        told = head.wait_reason
+            raise JobHeld(f"job {job_id}: {description}{await _why(store, head)}", job_id=job_id, hint=hint)
+        if head.wait_reason in _PEOPLE and head.wait_reason is not last_reason:
+            description = _PEOPLE[head.wait_reason]
+            _LOG.warning("job %s needs a person: %s. See: holdfast job %s", job_id, description, job_id)
+        last_reason = head.wait_reason
         await store.wakeups.wait(topics, POLL_S)
 
 

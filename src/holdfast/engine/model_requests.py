@@ -92,19 +92,19 @@ class Asking:
         request: Request,
         step_key: str,
         digest: str,
-        known: Recorded | None,
+        recorded: Recorded | None,
     ) -> None:
         self.step_key = step_key
         self.answer: ModelAnswer | None = None
-        self.attempt = known.attempt if known else 0
-        self.failed_attempts = known.failed_attempts if known else 0
-        self.retry_at = known.retry_at if known else 0
+        self.attempt = recorded.attempt if recorded else 0
+        self.failed_attempts = recorded.failed_attempts if recorded else 0
+        self.retry_at = recorded.retry_at if recorded else 0
         """When the next attempt is due, if one has failed."""
         self._execution = execution
         self._place = place
         self._request = request
         self._digest = digest
-        self._generation = known.generation if known else execution.history.next_generation(step_key)
+        self._generation = recorded.generation if recorded else execution.history.next_generation(step_key)
         self._voice: Voice | None = None
         self._timed: Timed | None = None
 
@@ -240,10 +240,10 @@ class Asking:
         """The error, as this request's: if it ends the attempt, the model is asked again in the next."""
         return self._execution.note_error(error, self.step_key)
 
-    def _over(self, how: str, told: Any = None) -> None:
+    def _over(self, how: str, detail: Any = None) -> None:
         """Nobody hears the rest of this attempt, and whoever times it knows how it ended."""
         if self._timed is not None:
-            self._timed.over(how, told)
+            self._timed.over(how, detail)
             self._timed = None
         if self._voice is not None:
             self._voice.is_over = True
@@ -272,8 +272,8 @@ async def ask(execution: Execution, request: Request) -> Asking:
 
 def _digest_of(request: Request) -> str:
     parts = [canonical.digest(body) for body in (request.identity, *request.messages)]
-    named = f"{request.model}/{request.after}".encode("utf-8", "surrogatepass")
-    return canonical.hex_digest(b"".join([named, *parts]))
+    name = f"{request.model}/{request.after}".encode("utf-8", "surrogatepass")
+    return canonical.hex_digest(b"".join([name, *parts]))
 
 
 # ── repurchase ────────────────────────────────────────────────────────────────────────────────────
@@ -281,23 +281,23 @@ def _digest_of(request: Request) -> str:
 
 async def _find_differences(execution: Execution, request: Request, recorded: Recorded) -> tuple[str, ...]:
     """The fields in which a request differs from the recorded one; none, if that cannot be read any more."""
-    found = ["model"] if recorded.name != request.model else []
+    fields = ["model"] if recorded.name != request.model else []
     parts, is_continued = execution.history.request_parts(recorded)
     if not parts or (is_continued and not request.after):
-        return tuple(found)  # it begins before the last commit
+        return tuple(fields)  # it begins before the last commit
     settings, *messages = parts
     if settings != canonical.hex_digest(request.params):
         paths = _compare(await _load(execution, settings), canonical.decode_stored(request.params), "")
-        found += [path for path in paths if _top_field(path) not in {*request.ignored, "model"}]
+        fields += [path for path in paths if _top_field(path) not in {*request.ignored, "model"}]
     if request.after:  # its messages are the session's, and not in this journal
-        return _shorten(found or [request.messages_field])
+        return _shorten(fields or [request.messages_field])
     if len(messages) != len(request.messages):
-        found.append(f"{request.messages_field} ({len(messages)} recorded, {len(request.messages)} now)")
+        fields.append(f"{request.messages_field} ({len(messages)} recorded, {len(request.messages)} now)")
     for index, (digest, body) in enumerate(zip(messages, request.messages, strict=False)):
-        if len(found) < FIELDS_MAX and digest != canonical.hex_digest(body):
+        if len(fields) < FIELDS_MAX and digest != canonical.hex_digest(body):
             place = f"{request.messages_field}[{index}]"
-            found += _compare(await _load(execution, digest), canonical.decode_stored(body), place)
-    return _shorten(found)
+            fields += _compare(await _load(execution, digest), canonical.decode_stored(body), place)
+    return _shorten(fields)
 
 
 def _shorten(fields: list[str]) -> tuple[str, ...]:
@@ -324,8 +324,8 @@ def _compare(recorded: Any, now: Any, path: str) -> Iterator[str]:
         for key in sorted(recorded.keys() | now.keys()):
             yield from _compare(recorded.get(key), now.get(key), f"{path}.{key}" if path else key)
     elif isinstance(recorded, list) and isinstance(now, list) and len(recorded) == len(now):
-        for index, (one, other) in enumerate(zip(recorded, now, strict=True)):
-            yield from _compare(one, other, f"{path}[{index}]")
+        for index, (recorded_item, current_item) in enumerate(zip(recorded, now, strict=True)):
+            yield from _compare(recorded_item, current_item, f"{path}[{index}]")
     elif recorded != now and path:
         yield path
 

@@ -135,7 +135,7 @@ class SessionTurn:
             return []
         completion = msgspec.convert(claimed, Completion)
         self._claims.append(completion)
-        return [one for batch_id in completion.batch_ids for one in await self._sent(batch_id)]
+        return [item for batch_id in completion.batch_ids for item in await self._sent(batch_id)]
 
     async def _sent(self, batch_id: str) -> list[Input]:
         """The batch's items, from the inbox; or from the session, if the turn was committed long ago."""
@@ -148,13 +148,13 @@ class SessionTurn:
                 Input(batch_id, input_node(batch_id, nth), item.kind, item.payload)
                 for nth, item in enumerate(batch.items)
             ]
-        found: list[Input] = []
+        inputs: list[Input] = []
         while True:
-            node_id = input_node(batch_id, len(found))
+            node_id = input_node(batch_id, len(inputs))
             node = await self.store.sessions.node(self.session_id, node_id, namespace=self.namespace)
             if node is None:
-                return found
-            found.append(Input(batch_id, node_id, node.body["kind"], node.body["input"]))
+                return inputs
+            inputs.append(Input(batch_id, node_id, node.body["kind"], node.body["input"]))
 
     def commit(
         self,

@@ -1,19 +1,20 @@
-"""Calls that change the world: the intent is on disk before the first byte leaves, and a cut-off call is never guessed.
+"""Side effects: calls that change the world. The intent is durable before the first byte is sent, and recovery never
+guesses the outcome of a cut-off call.
 
-    intent durable → look at the clock → fire → outcome recorded
+    intent durable → check the clock → fire → record the outcome
 
-A call that was cut off (its worker died, or the answer was lost) left an intent and no outcome. What may be done then
-is `model.effects.recover`; here it is carried out:
+A call that was cut off (its worker died, or the answer was lost) left an intent and no outcome.
+`model.side_effects.recover` decides what is allowed then; here it is carried out:
 
-    RESEND     the same key again; the receiver tells us what it did the first time
-    WAIT       nobody fires or asks before the last instant at which the old worker could still have sent
-    PROBE      the receiver is asked
-    ADOPT      it had happened: its result is taken over
-    RELAUNCH   `abandoned_on_resume`: its author said that a cut-off call is simply made anew
-    ASK        `uncertain`: the job sleeps until a person says what happened
+    RESEND     the same key again; the receiver returns what it did the first time
+    WAIT       no call and no probe before the last instant at which the old worker could still have sent
+    PROBE      the receiver is asked whether the call happened
+    ADOPT      it happened: its result is adopted
+    RELAUNCH   `abandoned_on_resume`: its author declared that a cut-off call is made anew
+    ASK        `uncertain`: the job is suspended until a person decides what happened
 
-The worker that is frozen between its look at the clock and its first byte is the hole that remains. It is as wide as
-that moment, and it is why only calls with a key or a person behind them may carry money.
+One hole remains: a worker that is frozen between its check of the clock and its first byte. It is as wide as that
+moment, and it is why only calls with a key or with a person's approval may carry money.
 """
 
 from __future__ import annotations
@@ -38,22 +39,22 @@ from holdfast.model.states import WaitReason
 
 
 class SideEffectCall:
-    """The effects of one run."""
+    """Carries out the side effects of one run."""
 
     def __init__(self, execution: ExecutionContext, points: Points) -> None:
         self.execution = execution
         self.points = points
         self.unsafe = 0
-        """How many calls are under way that nobody could explain if they were cut off now."""
+        """How many unsafe calls are in progress, whose outcome would be unknown if they were cut off now."""
         self.cut_off: list[str] = []
         """The tools whose calls had an intent and no outcome when the run was ended."""
 
     async def act(
         self, call: DurableCall, place: TaskScope, key: str, digest: str, recorded: Recorded | None
     ) -> Any:
-        """The call's outcome, made sure of by its class."""
+        """Returns the call's outcome, with recovery by its side-effect class."""
         if recorded is not None:
-            key = recorded.step_key  # it may have been made under another one
+            key = recorded.step_key  # it may have been made under another key
         effect = _Call(self, call, place, key, digest, recorded)
         try:
             if recorded is None:
@@ -68,7 +69,7 @@ class SideEffectCall:
 
 
 class _Call:
-    """One call under one step key, through as many tries as its class allows."""
+    """One call under one step key, with as many attempts as its class allows."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class _Call:
         self.generation = (
             recorded.generation if recorded else self._execution.history.next_generation(step_key)
         )
-        # What a call was declared as when it was intended, it stays.
+        # The class of a call is the one that its intent recorded.
         self._effect = recorded.effect if recorded else self._terms.effect
         self._attempt = recorded.attempt if recorded else 0
         self._start_by = recorded.start_by if recorded else None
@@ -108,7 +109,7 @@ class _Call:
             match recover(self._cut_off(self._recorded)):
                 case Recovery.RESEND:
                     await self._execution.wait_for_attempt(self._recorded.retry_at)
-                    # A receiver that refuses the second request has said nothing about the first.
+                    # A receiver that refuses the second request has not answered the first.
                     self._unexplained = self._answer is None and not self._recorded.sent_nothing
                     return await self._fire()
                 case Recovery.WAIT:
@@ -136,14 +137,14 @@ class _Call:
 
     @property
     def _failed_attempts(self) -> int:
-        """How many attempts of this generation have failed, the one that failed just now included."""
+        """How many attempts of this generation have failed, including the current one."""
         recorded = self._recorded
         is_known = recorded is not None and recorded.generation == self.generation
         return 1 + (recorded.failed_attempts if recorded is not None and is_known else 0)
 
     @property
     def _attempts_max(self) -> int:
-        """A verifiable call whose author says nothing is made a few times; then a person is asked."""
+        """A verifiable call without a retry policy is attempted a few times; then a person decides."""
         retry = self._terms.retry
         if retry is NO_RETRY and self._effect is Effect.VERIFIABLE:
             retry = PROBED_RETRY
@@ -172,18 +173,19 @@ class _Call:
         )
 
     def _quiet_at(self, recorded: Recorded) -> int:
-        """From here on nobody who held the job before can still be sending."""
+        """The time from which on no earlier holder of the job can still be sending."""
         if recorded.quiet_at:
             return recorded.quiet_at
         longest = recorded.longest_call_us or self._terms.longest_call_us
         start_by = recorded.start_by or 0
         dead_at = self._execution.dead_at(recorded.worker)
         if dead_at is not None:
-            start_by = min(start_by, dead_at)  # it has not sent anything since
+            start_by = min(start_by, dead_at)  # a dead worker has not sent since
         return quiet_at(start_by, longest, self._terms.receiver_delay_us, self._terms.quiet_margin_us)
 
     def _quiet_after_failure(self) -> int:
-        """The same, of an attempt that has just ended here: it starts no more, but what it sent may be on its way."""
+        """The same for an attempt that has just ended here: it sends nothing new, but what it sent may still be
+        arriving."""
         terms = self._terms
         return quiet_at(
             self._execution.latest_us(), terms.longest_call_us, terms.receiver_delay_us, terms.quiet_margin_us
@@ -192,18 +194,18 @@ class _Call:
     # ── doing it ──────────────────────────────────────────────────────────────────────────────────
 
     async def _first(self) -> Any:
-        """The call is made for the first time under this generation: with a person's leave, if it needs one."""
+        """Makes the call for the first time under this generation: with an approval, if it needs one."""
         while True:
             self._approval_id = await approvals.find_approval(
                 self._execution, self._call, self._step_key, self._digest, self.generation
             )
             await self._execution.clear(self._call, self._step_key)
             await self._execution.afford(self._place, self._step_key, ONE_CALL)
-            if approvals.lasts(self._execution, self._approval_id):  # to come here may have taken long
+            if approvals.lasts(self._execution, self._approval_id):  # the waits before may have taken long
                 return await self._fire()
 
     async def _fire(self) -> Any:
-        """The intent is on disk, then the call is made: in this order, or not at all."""
+        """Makes the intent durable, then makes the call. Without a durable intent there is no call."""
         host, within_us = self._execution.host_clock, self._terms.start_within_us
         late_us = 0
         while late_us >= 0:
@@ -212,10 +214,11 @@ class _Call:
             last_wall, last_tick = host.wall_us() + within_us, host.tick_us() + within_us
             self._points(Point.BEFORE_INTENT, self._call.name)
             self._intend()
-            with self._execution.busy():  # if it slept now, it would wake up with an intent and no call
+            with self._execution.busy():  # suspended now, it would resume with an intent and no call
                 await self._execution.recorder.durable()
             self._points(Point.AFTER_INTENT, self._call.name)
-            # Whichever clock went further counts: one may have been set back, the other may have slept.
+            # The larger of the two counts: the wall clock may have been set back, the ticks may have paused while the
+            # host slept.
             late_us = max(host.wall_us() - last_wall, host.tick_us() - last_tick)
         self._execution.must_be_covered()
         is_unsafe = self._effect is Effect.UNSAFE
@@ -254,17 +257,19 @@ class _Call:
             self._recorded.begin_attempt()
 
     async def _happened(self, result: Any, *, adopted: bool = False) -> Any:
-        """That it happened is recorded, whatever becomes of its result; the code gets that in its turn."""
+        """Records that the call happened, even if its result cannot be stored; the code gets the result in its turn."""
         value, lost = keep_value(result)
-        told = None if lost is None else failures.record_error(lost)
-        event = ToolReturned(self._step_key, self.generation, result=value, adopted=adopted, error=told)
+        recorded_error = None if lost is None else failures.record_error(lost)
+        event = ToolReturned(
+            self._step_key, self.generation, result=value, adopted=adopted, error=recorded_error
+        )
         await self._settle(event, CallStatus.SUCCEEDED)
         if lost is not None:
             raise lost
         return value
 
     async def _did_nothing(self, error: Exception) -> Any:
-        """The receiver got nothing: the call is made again by its policy, or the code may do something else."""
+        """The receiver got nothing: the call is repeated by its policy, or the code gets the error."""
         is_covered = isinstance(error, self._terms.sent_nothing) or self._terms.retry.covers(error)
         if self._failed_attempts < self._attempts_max and is_covered:
             await self._retry_later(error, sent_nothing=True)
@@ -272,7 +277,7 @@ class _Call:
         return await self._refused(error)
 
     async def _retry_later(self, error: Exception, *, sent_nothing: bool = False) -> None:
-        """The failed attempt is recorded, and it is time for the next one."""
+        """Records the failed attempt, and waits for the next one."""
         self._begin_record()
         await self._execution.wait_for_attempt(self._record_failure(error, sent_nothing=sent_nothing))
 
@@ -302,14 +307,14 @@ class _Call:
         await self._execution.hand_over(stamp)
 
     async def _ambiguous(self, error: Exception) -> Any:
-        """Nobody knows whether it happened: from here it is as if the worker had died."""
+        """The outcome is unknown: recovery continues as if the worker had died."""
         is_retried = self._failed_attempts < self._attempts_max and self._terms.retry.covers(error)
         if self._effect is Effect.IDEMPOTENT and is_retried:
             await self._retry_later(error)
-            self._unexplained = True  # a receiver that refuses the next request says nothing about this one
+            self._unexplained = True  # a receiver that refuses the next request has not answered this one
             return await self._fire()
         if self._effect is Effect.IDEMPOTENT or self._terms.relaunch:
-            # Made again in the next attempt of the job, after a while; until then the code does not go on.
+            # Repeated in the next attempt of the job, after a while; until then the code does not continue.
             self._execution.fail(error)
             await asyncio.get_running_loop().create_future()
         self._begin_record()
@@ -319,7 +324,7 @@ class _Call:
         return await self.outcome()
 
     def _begin_record(self) -> None:
-        """The call is known as one that is open, as if this run had found it in the journal."""
+        """Makes the call an open record, as if this run had found it in the journal."""
         if self._recorded is None or self._recorded.generation != self.generation:
             self._recorded = Recorded(
                 self._step_key,
@@ -335,7 +340,7 @@ class _Call:
         self._recorded.attempt, self._recorded.start_by = self._attempt, self._start_by
 
     def _abandon(self, recorded: Recorded) -> None:
-        """What was cut off is given up for good, and its output was not there: the call is made anew."""
+        """Abandons a cut-off call whose output was not found: the call is made anew."""
         event = ToolReconciled(
             self._step_key,
             "relaunch",
@@ -349,8 +354,8 @@ class _Call:
     # ── asking ────────────────────────────────────────────────────────────────────────────────────
 
     async def _ask_receiver(self) -> ProbeResult | None:
-        """What the receiver says; None, if it could not be asked and is asked again. A probe that keeps failing cannot
-        tell."""
+        """Returns the receiver's answer; None, if the probe failed and is to be repeated. A probe that keeps failing
+        counts as `cannot tell`."""
         assert self._terms.probe is not None
         assert self._recorded is not None
         await self._execution.wait_for_attempt(self._recorded.retry_at)
@@ -369,7 +374,7 @@ class _Call:
         return None
 
     async def _ask_person(self) -> None:
-        """The call is `uncertain`, and the job sleeps until somebody says what happened."""
+        """Marks the call as `uncertain`; the job is suspended until a person decides what happened."""
         assert self._recorded is not None
         if self._recorded.status is not CallStatus.UNCERTAIN:
             why = f"{_describe_doubt(self._error)}; {_WHY[self._effect]}"
@@ -401,7 +406,7 @@ class _Call:
 
 
 def _describe_doubt(error: dict[str, Any] | None) -> str:
-    """Why the outcome of a call is unknown: what it raised, or that its worker died."""
+    """Why the outcome of a call is unknown: the error that it raised, or the death of its worker."""
     if error is None:
         return "cut off after the call had begun"
     return f"raised {format_error(error)[:_ERROR_SHOWN_MAX]}; it may or may not have happened"

@@ -84,10 +84,10 @@ class Listener:
         self.heard: deque[Chunk | AttemptSuperseded] = deque()
         self.changed = asyncio.Event()
 
-    def hear(self, one: Chunk | AttemptSuperseded) -> None:
+    def hear(self, chunk: Chunk | AttemptSuperseded) -> None:
         if len(self.heard) >= HEARD_MAX:
             self.heard.clear()
-        self.heard.append(one)
+        self.heard.append(chunk)
         self.changed.set()
 
 
@@ -168,8 +168,8 @@ class StreamWriter:
         """Trips to the store, as long as there is a full page or somebody who waits for the end."""
         wait_s = GATHER_S
         try:
-            while sent := self._next():
-                failures = await self._trip(sent)
+            while passages := self._next():
+                failures = await self._trip(passages)
                 if failures:
                     wait_s = AGAIN_S[min(failures, len(AGAIN_S)) - 1]
                     break
@@ -185,23 +185,27 @@ class StreamWriter:
 
     def _next(self) -> list[tuple[JobStream, Said]]:
         with self.lock:
-            sent = [(outlet, said) for outlet in list(self._speaking) if (said := _taken(outlet)) is not None]
-            self._speaking = dict.fromkeys(outlet for outlet, _ in sent)
-        return sent
+            passages = [
+                (outlet, passage)
+                for outlet in list(self._speaking)
+                if (passage := _taken(outlet)) is not None
+            ]
+            self._speaking = dict.fromkeys(outlet for outlet, _ in passages)
+        return passages
 
-    async def _trip(self, sent: list[tuple[JobStream, Said]]) -> int:
+    async def _trip(self, passages: list[tuple[JobStream, Said]]) -> int:
         """How often in a row the store could not take it; 0: it has answered."""
         try:
-            kept = await self._streams.append([said for _, said in sent])
+            outcomes = await self._streams.append([passage for _, passage in passages])
         except Unavailable:
             with self.lock:
-                return max(outlet.count_failure() for outlet, _ in sent)
+                return max(outlet.count_failure() for outlet, _ in passages)
         except Exception:
             # Nothing rests on a stream: the jobs go on, and nobody hears them.
             log.exception("the output streams of jobs could not be stored; they end here")
-            kept = [False] * len(sent)
+            outcomes = [False] * len(passages)
         with self.lock:
-            for (outlet, _), is_kept in zip(sent, kept, strict=True):
+            for (outlet, _), is_kept in zip(passages, outcomes, strict=True):
                 outlet.settle(is_kept=is_kept)
                 if not outlet.has_more:
                     self._speaking.pop(outlet, None)
@@ -243,24 +247,24 @@ class JobStream:
                 self._add(voice, "", 0, None, _OVERHEAD)
         return voice
 
-    def say(self, voice: Voice, stream: str, said: Any, size: int) -> None:
+    def say(self, voice: Voice, stream: str, value: Any, size: int) -> None:
         with self._scribe.lock:
             if voice.is_over:
                 return
             offset = voice.offsets.get(stream, 0)
             voice.offsets[stream] = offset + 1
-            self._add(voice, stream, offset, said, size + _OVERHEAD)
+            self._add(voice, stream, offset, value, size + _OVERHEAD)
             while not self._scribe.is_here and self._is_full:
                 # For a moment each time, so that a cancelled thread hears of it.
                 self._less = self._less or threading.Condition(self._scribe.lock)
                 self._less.wait(_STALL_S)
 
-    def _add(self, voice: Voice, stream: str, offset: int, said: Any, size: int) -> None:
+    def _add(self, voice: Voice, stream: str, offset: int, value: Any, size: int) -> None:
         if self._closed:
             return
         self._attempts[voice.step_key] = voice.attempt
         self._number += 1
-        word = _Word(self._number, stream, voice.step_key, voice.attempt, offset, said, size)
+        word = _Word(self._number, stream, voice.step_key, voice.attempt, offset, value, size)
         self._unsaid.append(word)
         self._fresh.append(word)
         self._size += size
@@ -401,8 +405,8 @@ def _lines(words: list[_Word]) -> list[StreamLine]:
         if last is not None and same:
             last.said.append(word.said)
         else:
-            said = [word.said] if word.stream else []
-            lines.append(StreamLine(word.stream, word.step_key, word.attempt, word.offset, said))
+            chunks = [word.said] if word.stream else []
+            lines.append(StreamLine(word.stream, word.step_key, word.attempt, word.offset, chunks))
     return lines
 
 
@@ -422,16 +426,16 @@ class Voice(msgspec.Struct, eq=False):
     offsets: dict[str, int] = {}
     is_over: bool = False
 
-    def say(self, said: Any, stream: str) -> Room:
+    def say(self, value: Any, stream: str) -> Room:
         """It is said. Await the answer to wait while the store is behind."""
         if self.outlet is not None:
-            if isinstance(said, str) and len(said) <= CHUNK_BYTES_MAX // 8:
-                said = redact(said)  # whoever listens here hears what will be stored
-                size = len(said)
+            if isinstance(value, str) and len(value) <= CHUNK_BYTES_MAX // 8:
+                value = redact(value)  # whoever listens here hears what will be stored
+                size = len(value)
             else:  # a copy: its author may change the value after it was said
-                data = canonical.encode(said, bytes_max=CHUNK_BYTES_MAX)
-                said, size = canonical.decode_stored(data), len(data)
-            self.outlet.say(self, stream, said, size)
+                data = canonical.encode(value, bytes_max=CHUNK_BYTES_MAX)
+                value, size = canonical.decode_stored(data), len(data)
+            self.outlet.say(self, stream, value, size)
         return Room(self.outlet)
 
 
@@ -473,15 +477,15 @@ async def watch(
         while True:
             # Asked before it is read: what a job that is over has said is there.
             is_over = (await store.jobs.head(job_id)).status in TERMINAL
-            async for one in watcher.stored():
-                if _is_wanted(one, stream):
-                    yield one
+            async for chunk in watcher.stored():
+                if _is_wanted(chunk, stream):
+                    yield chunk
             if is_over:
                 return
             while True:
-                for one in watcher.live():
-                    if _is_wanted(one, stream):
-                        yield one
+                for chunk in watcher.live():
+                    if _is_wanted(chunk, stream):
+                        yield chunk
                 if watcher.must_read or not await watcher.hears_more():
                     break
     finally:
@@ -489,8 +493,8 @@ async def watch(
             scribe.unlisten(listener)
 
 
-def _is_wanted(one: Heard, stream: str | None) -> bool:
-    return stream is None or isinstance(one, AttemptSuperseded) or one.stream == stream
+def _is_wanted(chunk: Heard, stream: str | None) -> bool:
+    return stream is None or isinstance(chunk, AttemptSuperseded) or chunk.stream == stream
 
 
 class _Watcher:
@@ -507,9 +511,9 @@ class _Watcher:
         while True:
             passages = await self._store.streams.read(self._listener.job_id, after=self._cursor, limit=PAGE)
             for passage in passages:
-                for one in select_chunks(passage, self._cursor):
-                    self._cursor = parse_cursor(one.cursor)
-                    yield one
+                for chunk in select_chunks(passage, self._cursor):
+                    self._cursor = parse_cursor(chunk.cursor)
+                    yield chunk
             if len(passages) < PAGE:
                 return
 
@@ -541,12 +545,12 @@ class _Watcher:
         listener = self._listener
         job_id = listener.job_id
         topics = frozenset({f"stream:{job_id}", f"job:{job_id}"})
-        hinted = asyncio.ensure_future(self._store.wakeups.wait(topics, POLL_S))
-        told = asyncio.ensure_future(listener.changed.wait())
+        woken = asyncio.ensure_future(self._store.wakeups.wait(topics, POLL_S))
+        heard = asyncio.ensure_future(listener.changed.wait())
         try:
-            await asyncio.wait([hinted, told], return_when=asyncio.FIRST_COMPLETED)
-            return not hinted.done()
+            await asyncio.wait([woken, heard], return_when=asyncio.FIRST_COMPLETED)
+            return not woken.done()
         finally:
             listener.changed.clear()
-            hinted.cancel()
-            told.cancel()
+            woken.cancel()
+            heard.cancel()

@@ -1,9 +1,10 @@
-"""Suspension: durable sleeps and signals, the waits of job code during which nobody needs to hold the job (`wait_set`).
+"""Suspension: durable sleeps and signals, the waits of job code during which no worker needs to hold the job
+(`wait_set`).
 
 A durable sleep is a timer in the store, and an event when it has fired.
 
-A signal is kept from the moment it is accepted, whether or not anybody waits for it yet. Each is taken by one wait,
-those of one name in the order they were sent, and which wait took which is a fact.
+A signal is stored from the moment it is accepted, whether or not the job waits for it yet. Each is taken by one wait,
+those of one name in the order they were sent; an event records which wait took which signal.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from holdfast.model.states import WaitReason
 
 
 async def sleep(execution: Execution, us: int) -> None:
-    """So much time has passed since the code first came here, whatever happened meanwhile."""
+    """Sleeps until this time has passed since the code first called it, whatever happens meanwhile."""
     key, digest = execution.place().scope.key("sleep"), digest_of(us)
     recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
     if recorded is not None and recorded.settled and await execution.past(recorded):
@@ -37,10 +38,10 @@ async def sleep(execution: Execution, us: int) -> None:
 def set_timer(
     execution: Execution, key: str, digest: str, us: int, recorded: Recorded | None
 ) -> tuple[str, int]:
-    """The key of this timer, and when it is due: as it was set the first time."""
+    """The key of this timer, and when it is due: as it was set in the first run."""
     if recorded is not None and recorded.due_at is not None:
         key, due_at = recorded.step_key, recorded.due_at
-        if recorded.was_cancelled:  # that was void, and has removed the timer from the store
+        if recorded.was_cancelled:  # that cancel was void, but has removed the timer from the store
             execution.note(TimerSet(key, due_at, digest), extras=Extras(timers=(Timer(key, due_at),)))
         return key, due_at
     due_at = execution.latest_us() + us
@@ -49,7 +50,8 @@ def set_timer(
 
 
 async def wait(execution: Execution, name: str, timeout_us: int | None = None) -> Any:
-    """The body of the next signal of this name; TimeoutError, if none came in time since the code first came here."""
+    """Returns the body of the next signal of this name; TimeoutError, if none came in time since the code first called
+    it."""
     key, digest = execution.place().scope.key(f"wait:{name}"), digest_of([name, timeout_us])
     recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
     if recorded is not None and recorded.settled and await execution.past(recorded):
@@ -70,7 +72,8 @@ async def take(
     *,
     has_timer: bool = False,
 ) -> Any:
-    """The body of the next signal of this name, which no other wait gets; TimeoutError, if it is late."""
+    """Takes the next signal of this name, which no other wait gets, and returns its body; TimeoutError, if
+    it is late."""
     over = Extras(timers=(Timer(key, None),)) if has_timer else NOTHING
     async with execution.noting_cancel(key, digest, 0, over):
         signal, in_time = execution.history.next_signal(name), True
@@ -79,7 +82,7 @@ async def take(
             signal = execution.history.next_signal(name)
         taken = SignalTaken(key, name, None if signal is None else signal.mail_seq, digest)
         at = execution.job_time(due_at) if signal is None and due_at is not None else None
-        # Between the look and this line nothing else runs: no two waits take one signal.
+        # No other code runs between the look and this line: no two waits take one signal.
         stamp = execution.note(taken, extras=over, progress=True, at=at)
         await execution.hand_over(stamp)
     recorded = execution.history.find(key, digest)
@@ -88,7 +91,7 @@ async def take(
 
 
 def read_result(recorded: Recorded) -> Any:
-    """What came of a wait that is over."""
+    """The result of a wait that is over: the signal's body, or TimeoutError."""
     if recorded.error is not None:
         raise TimeoutError(recorded.error["message"])
     return recorded.result

@@ -35,11 +35,11 @@ async def open_isolated(
     store = crashing(await open_store(address), os.environ)
     try:
         neighbours = Neighbours(HostProcesses(SystemClock().boot()))
-        desk = make_desk(store, programs, address, neighbours, StreamWriter(store.streams), meter, how)
+        config = make_desk(store, programs, address, neighbours, StreamWriter(store.streams), meter, how)
         name = neighbours.my_name(lone_label(handed.label, os.getppid()))
         lease = make_lease(name, address, store, neighbours, meter, ends_when_blocked=True)
         worker = LoneWorker(
-            desk,
+            config,
             name,
             lambda: ids.new("claim"),
             handed.lease,

@@ -286,7 +286,7 @@ async def open_process(
     named = name or neighbours.my_name(socket.gethostname())
     scribe = StreamWriter(store.streams)
     how = RunOptions(strict=strict, on_undurable=on_undurable, isolates=isolated_command is not None)
-    desk = make_desk(store, programs, address, neighbours, scribe, meter, how)
+    config = make_desk(store, programs, address, neighbours, scribe, meter, how)
     isolation = isolated_command and ChildProcesses(store, clock, address, isolated_command, named, meter)
     rules = Rules(failed_attempts_max=ATTEMPTS_MAX, by=f"sweep of {named}")
     herald = _herald(store, clock, neighbours, named, offer)
@@ -297,7 +297,7 @@ async def open_process(
         leaves_suspects=isolated_command is None,
     )
     worker = Worker(
-        desk,
+        config,
         named,
         lambda: ids.new("claim"),
         queues=offer.queues,

@@ -52,10 +52,10 @@ class LoneWorker(Worker):
     """Worker of one job, which another worker hands over. Ends by itself."""
 
     def __init__(
-        self, desk: RunnerConfig, name: str, new_token: Callable[[], str], handed: Held, **options: Any
+        self, config: RunnerConfig, name: str, new_token: Callable[[], str], handed: Held, **options: Any
     ) -> None:
         """`options`: what keeps its lease, as for any worker."""
-        super().__init__(desk, name, new_token, concurrency=1, serving=True, **options)
+        super().__init__(config, name, new_token, concurrency=1, serving=True, **options)
         self._handed = handed
         self.is_store_away = False
         """Whether the job could not be driven because the store was not there."""

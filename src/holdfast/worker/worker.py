@@ -71,7 +71,7 @@ class Worker:
 
     def __init__(
         self,
-        desk: RunnerConfig,
+        config: RunnerConfig,
         name: str,
         new_token: Callable[[], str],
         *,
@@ -91,11 +91,11 @@ class Worker:
         `serving` it claims nothing before `drive` names a job, or `serve` is called. `isolation` drives suspects, if
         the desk hands them over; a worker that `leaves_suspects` claims none, unless it is told to drive them."""
         self.name = name
-        self._desk = desk
+        self._config = config
         self._new_token = new_token
         self._queues = tuple(queues)
         self._concurrency = concurrency
-        self._renewal = renewal or LeaseRenewal(name, desk.clock, new_token, meter=desk.meter)
+        self._renewal = renewal or LeaseRenewal(name, config.clock, new_token, meter=config.meter)
         self._renewal_thread = renewal_thread
         self._maintenance = maintenance
         self._drain_s = drain_s
@@ -141,9 +141,9 @@ class Worker:
             maintaining.cancel()
             stopped.set()
             await asyncio.wait([renewing, listening, hearing, maintaining])
-            await self._desk.committer.close()
+            await self._config.committer.close()
             with contextlib.suppress(Unavailable):  # then others declare it expired
-                await self._renewal.close(self._desk.store.leases)
+                await self._renewal.close(self._config.store.leases)
             if self._watchdog is not None:
                 self._watchdog.stop()
 
@@ -187,7 +187,7 @@ class Worker:
     async def _renew(self, stopped: asyncio.Event) -> None:
         """The lease is renewed until the worker has stopped, by a thread of its own if there is one."""
         if self._renewal_thread is None:
-            await self._renewal.keep_on(self._desk.store.leases, stopped)
+            await self._renewal.keep_on(self._config.store.leases, stopped)
             return
         async with self._renewal_thread.renewing(self._renewal, lazily=not self._serving):
             await stopped.wait()
@@ -214,19 +214,19 @@ class Worker:
             return False
         if self._token is None:
             # Kept with the token: after a lost reply the store gives what it gave the first time.
-            self._token, self._asked_at = self._new_token(), self._desk.clock.tick_us()
+            self._token, self._asked_at = self._new_token(), self._config.clock.tick_us()
         ask = self._make_ask(self._token, free)
         try:
-            grants = await self._desk.store.leases.claim(ask)
+            grants = await self._config.store.leases.claim(ask)
         except Unavailable as error:
             log.warning("cannot claim: %s", error)
-            self._desk.meter.record_refusal(error)
+            self._config.meter.record_refusal(error)
             return False
-        self._desk.meter.record_claims(grants)
+        self._config.meter.record_claims(grants)
         self._token = None
         self._claims += 1
         runs = [
-            JobRun(self._desk, grant, covers=self._renewal.covers, asked_at=self._asked_at)
+            JobRun(self._config, grant, covers=self._renewal.covers, asked_at=self._asked_at)
             for grant in grants
         ]
         for run in runs:
@@ -234,7 +234,7 @@ class Worker:
         if runs and ask.incarnation != self._renewal.incarnation:
             # The lease was lost while the claim was on its way. What cannot be renewed now, others may take.
             with contextlib.suppress(Unavailable):
-                await self._renewal.renew_runs(self._desk.store.leases)
+                await self._renewal.renew_runs(self._config.store.leases)
         await self._read_for(runs)
         for run in runs:
             self._runs[_topic(run)] = run
@@ -258,13 +258,13 @@ class Worker:
             if self._renewal_thread is not None:  # it beats as soon as it can, and what it frees is hinted at
                 self._renewal_thread.look()
                 return False
-            await self._renewal.beat(self._desk.store.leases)
+            await self._renewal.beat(self._config.store.leases)
             return self._renewal.is_fresh
         try:
-            await self._renewal.start(self._desk.store.leases)
+            await self._renewal.start(self._config.store.leases)
         except Unavailable as error:
             log.warning("cannot claim: %s", error)
-            self._desk.meter.record_refusal(error)
+            self._config.meter.record_refusal(error)
             return False
         if self._renewal_thread is not None and self._serving:
             self._renewal_thread.look()  # at the other workers of this host
@@ -276,7 +276,7 @@ class Worker:
             worker=self.name,
             token=token,
             queues=self._queues,
-            kinds=(*self._desk.programs, *self._also()),
+            kinds=(*self._config.programs, *self._also()),
             limit=free,
             incarnation=self._renewal.incarnation,
             by_age=by_age(self._claims),
@@ -298,7 +298,7 @@ class Worker:
         """Whether the job, an ancestor of it, or a job behind it in its session is being waited for."""
         if not self._roots or grant.job_id in self._roots:
             return bool(self._roots)
-        jobs = self._desk.store.jobs
+        jobs = self._config.store.jobs
         if grant.session_id is not None:
             behind = [await jobs.get(root) for root in self._roots]
             return any(
@@ -311,7 +311,7 @@ class Worker:
 
     async def _catch_up(self, runs: Sequence[JobRun]) -> None:
         """Hints about mail that came after the claim, before anybody listened, are heard once the runs have begun."""
-        missed = await self._desk.store.wakeups.wait(frozenset(map(_topic, runs)), 0)
+        missed = await self._config.store.wakeups.wait(frozenset(map(_topic, runs)), 0)
         if missed:
             asyncio.get_running_loop().call_later(SOON_S, self._poke, missed)
 
@@ -322,7 +322,7 @@ class Worker:
         if len(short) < 2:
             return
         try:
-            journals = await self._desk.store.journal.read_many(list(short))
+            journals = await self._config.store.journal.read_many(list(short))
         except Unavailable:
             return
         for job_id, journal in journals.items():
@@ -333,7 +333,7 @@ class Worker:
             await self._driven(run)
 
     async def _driven(self, run: JobRun) -> None:
-        timed, how = self._desk.meter.attempt(run.grant), "broken"
+        timed, how = self._config.meter.attempt(run.grant), "broken"
         try:
             how = await run.go()
             if how == SUSPECT and self._isolation is not None:
@@ -389,7 +389,7 @@ class Worker:
         topics = frozenset([*(f"queue:{queue}" for queue in self._queues), WORKERS])
         try:
             while True:
-                if WORKERS in await self._desk.store.wakeups.wait(topics, POLL_S) and self._renewal_thread:
+                if WORKERS in await self._config.store.wakeups.wait(topics, POLL_S) and self._renewal_thread:
                     self._renewal_thread.look()
                 self._look.set()
         finally:
@@ -399,7 +399,7 @@ class Worker:
         """Letters to jobs that run here are read soon: when there is a hint, and now and then without one."""
         while True:
             self._poke(
-                await self._desk.store.wakeups.wait(self._runs.keys(), MAIL_POLL_S) or list(self._runs)
+                await self._config.store.wakeups.wait(self._runs.keys(), MAIL_POLL_S) or list(self._runs)
             )
 
     def _poke(self, topics: Iterable[str]) -> None:
