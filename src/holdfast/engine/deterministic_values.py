@@ -1,4 +1,4 @@
-"""Small things that are not the same twice (the time, chance, ids), made so that a replay says them again."""
+"""Deterministic values: the time, random numbers and ids, made so that a replay returns them again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from holdfast.model.step_keys import NO_ARGS
 
 
 def now_us(execution: Execution) -> int:
-    """The instant at which the code first came here. Nobody waits for it: its place in the order is the code's own."""
+    """The time at which the code first called it. The call does not wait, so its place in the order is the
+    code's own."""
     key = execution.place().scope.key("now")
     recorded = execution.history.find(key, NO_ARGS)
     if recorded is not None and recorded.settled:
@@ -23,8 +24,8 @@ def now_us(execution: Execution) -> int:
 
 
 def draw(execution: Execution, name: str) -> bytes:
-    """32 bytes that no other place of any job draws, and that this one draws every time. They are no secret: whoever
-    knows the job's id can compute them."""
+    """32 bytes that no other place of any job draws, and that this place draws in every run. They are no secret: they
+    can be computed from the job's id."""
     key = execution.place().scope.key(name)
     place = f"{execution.owner.namespace}\0{execution.owner.job_id}\0{key}"
     return hashlib.sha256(place.encode("utf-8", "surrogatepass")).digest()

@@ -1,27 +1,28 @@
 """External work: work items that an external agent claims, renews and completes over the API.
 
-The problem. Such an agent runs no code of this process. It claims, goes away, says once in a while how far it is, and
-at the end what came of it; or it dies, and says nothing. Its machine, its clock and its honesty are its own.
+The problem. Such an agent runs no code of this process. It claims, goes away, reports its progress now and then, and
+at the end the result; or it dies, and reports nothing. Its machine, its clock and its honesty are its own.
 
-The method. A work item is a job, and whoever claims it holds a lease and a fence like any worker. What the agent says
-is written by us, as one append under its fence. So two agents that believe to hold one item are told apart by the
-database, and not by either of them: the item has one holder, and the completion that counts is the holder's.
+The method. A work item is a job, and the agent that claims it holds a lease and a fence like any worker. This process
+writes each request of the agent, as one append under the agent's fence. So the database, and not either of them,
+decides between two agents that both believe to hold one item: the item has one holder, and only the holder's
+completion counts.
 
     claim ──► renew, progress ──► complete                     completed
                               ──► fail, recoverable            pending again after a while; then a dead letter
                               ──► fail, not recoverable        failed
                               ──► release                      pending at once
-          ──► (silence)                                        claimable again when its lease is over
+          ──► (silence)                                        claimable again when its lease has expired
 
 What could go wrong, and why it does not:
 
-- A reply is lost, and the agent says it again: the job's last fact is that very word, under that very fence. Answered
-  as the first time, nothing written.
-- The agent was slow, and the item is another's now: its fence is the older one. Refused, whatever it says.
-- Somebody cancels: the item ends at once, under the holder's own fence; the holder hears of it with its next word.
-- Nobody can finish it: every loss of a holder and every failure is counted, and the item is held as a dead letter with
-  all of their causes.
-- Two words of one holder arrive together: one of them finds another head than it was built on, and is built again.
+- A reply is lost, and the agent repeats the request: the job's last event is that very request, under that very fence.
+  The reply is the same, and nothing is written.
+- The agent was slow, and another agent holds the item now: its fence is the older one. The request is rejected.
+- A client cancels: the item ends at once, under the holder's own fence; the holder learns it with its next request.
+- No agent can finish it: every loss of a holder and every failure is counted, and the item is held as a dead letter
+  with all of their causes.
+- Two requests of one holder arrive together: one of them finds another head than it was built on, and is built again.
 """
 
 from __future__ import annotations
@@ -73,11 +74,11 @@ DEFAULT: Final = Backoff()
 
 
 Said = tuple[tuple[Event, ...], Move | None]
-"""What a word amounts to: facts, and where they leave the job."""
+"""What a request amounts to: events, and the move that they make of the job."""
 
 
 class ExternalWork:
-    """What agents that live elsewhere may do with work. `chance` spreads the tries of what failed."""
+    """The requests of external agents about work items. `chance` spreads the retries of failed items."""
 
     def __init__(
         self, store: Store, clock: Clock, chance: Callable[[], float], retry: Backoff = DEFAULT
@@ -90,8 +91,8 @@ class ExternalWork:
     # ── taking ────────────────────────────────────────────────────────────────────────────────────
 
     async def claim(self, ask: ClaimAsk) -> list[tuple[Grant, WorkItemState]]:
-        """What the agent holds now. What nobody should do any more (cancelled, too late, failed too often) has ended
-        instead, and is not among it."""
+        """Claims items for an agent. Items that no agent should do any more (cancelled, too late, failed too often)
+        are ended instead, and are not returned."""
         granted = await self._store.leases.claim(ask)
         if not granted:
             return []
@@ -104,8 +105,8 @@ class ExternalWork:
         return [(grant, item) for grant, item in items if await self._fits(grant, item)]
 
     async def _fits(self, grant: Grant, item: WorkItemState) -> bool:
-        """Whether it is to be done. If it took so long to come here that somebody else has it, that is theirs to say:
-        nothing is written under an old fence."""
+        """Whether the item is to be done. If another agent has taken it over meanwhile, that agent decides: nothing is
+        written under an old fence."""
         held = Held(grant.job_id, grant.fence, grant.lease_token)
         try:
             if await self._heeded(item, held):
@@ -132,7 +133,7 @@ class ExternalWork:
     # ── keeping ───────────────────────────────────────────────────────────────────────────────────
 
     async def renew(self, held: Held, ttl_us: int) -> None:
-        """The item is the holder's for so long from now."""
+        """Extends the holder's lease by this time from now."""
         item = await self._holding(held)
         if await self._heeded(item, held):
             raise find_rejection(await self.load(held.job_id))
@@ -140,7 +141,7 @@ class ExternalWork:
             raise find_rejection(await self.load(held.job_id))
 
     async def progress(self, held: Held, progress: int, note: str, ttl_us: int) -> None:
-        """Everybody can read how far it is; and the item is the holder's for so long from now."""
+        """Records the progress, for every reader of the item, and extends the holder's lease by this time from now."""
         if not 0 <= progress <= 100:
             raise InvalidPayload(f"progress is {progress}; it is a percentage, 0 to 100")
         if len(note) > NOTE_MAX:
@@ -153,14 +154,14 @@ class ExternalWork:
     # ── ending ────────────────────────────────────────────────────────────────────────────────────
 
     async def complete(self, held: Held, result: Any) -> WorkItemState:
-        """It is done, once."""
+        """Completes the item, once."""
         encode_result(result)
         fact = JobCompleted(result)
         done: Said = ((fact,), Move(status=Status.COMPLETED))
         return await self._say(held, lambda _: done, repeats=lambda last: isinstance(last, JobCompleted))
 
     async def fail(self, held: Held, error: dict[str, Any], *, recoverable: bool) -> WorkItemState:
-        """This attempt has failed; another follows, or it is a dead letter, or it has failed for good."""
+        """Fails this attempt; another follows, or the item is a dead letter, or it has failed for good."""
         redacted = {name: redact(value) if isinstance(value, str) else value for name, value in error.items()}
 
         def failed(item: WorkItemState) -> Said:
@@ -177,12 +178,12 @@ class ExternalWork:
         )
 
     async def release(self, held: Held, why: str) -> WorkItemState:
-        """It is given back as it was; nobody failed."""
+        """Releases the item as it was; it counts as no failure."""
         back: Said = ((JobReleased(redact(why)[:NAME_LENGTH_MAX]),), Move(status=Status.PENDING))
         return await self._say(held, lambda _: back, repeats=lambda last: isinstance(last, JobReleased))
 
     async def cancel(self, job_id: str, request: CancelRequested) -> bool:
-        """An item that an agent elsewhere holds has ended, under that agent's own fence. False: nobody elsewhere holds
+        """Cancels an item that an external agent holds, under that agent's own fence. False: no external agent holds
         it, and it is cancelled like any job."""
         for _ in range(TRIES):
             item = await self.load(job_id)
@@ -199,7 +200,8 @@ class ExternalWork:
         raise busy(job_id)
 
     async def tidy(self) -> int:
-        """Pending work that was cancelled by letter, or that nobody has begun by its deadline, has ended; how much."""
+        """Ends pending items that were cancelled by mail, or that no agent has begun by their deadline. Returns how
+        many."""
         ended = 0
         for job_id in await self._store.work.find_unclaimed():
             item = await self.load(job_id)
@@ -243,7 +245,7 @@ class ExternalWork:
     async def _say(
         self, held: Held, decide: Callable[[WorkItemState], Said], *, repeats: Callable[[Event], bool]
     ) -> WorkItemState:
-        """The word is written under the holder's fence, or was before."""
+        """Writes the request under the holder's fence; returns the item if the same request was written before."""
         for _ in range(TRIES):
             item = await self.load(held.job_id)
             sealed, last = item.last
@@ -255,12 +257,12 @@ class ExternalWork:
             try:
                 await self._write(held, item, decide(item))
             except (Broken, Fenced, MailWaiting):
-                continue  # the next look says what has changed
+                continue  # the next load shows what has changed
             return await self.load(held.job_id)
         raise busy(held.job_id)
 
     async def _heeded(self, item: WorkItemState, held: Held) -> bool:
-        """What others said to the item has been read: a cancel, or that it begins again, has ended this hold."""
+        """Reads unread mail of the item. True: a cancel or a restart has ended this hold."""
         read_seq = find_newest_letter(item)
         if item.head.mail_seq <= read_seq:
             return False
@@ -302,12 +304,12 @@ class ExternalWork:
         )
 
     def _now(self, item: WorkItemState) -> int:
-        """Never before what was written last: hosts differ about the time."""
+        """Not earlier than the last event: host clocks differ."""
         return max(self._clock.wall_us(), item.last[0].at)
 
 
 class WorkItemState(msgspec.Struct, frozen=True):
-    """A work item as it stands: its head, and what its journal says."""
+    """State of a work item: its head, and the events of its journal."""
 
     head: JobHead
     facts: tuple[tuple[SealedEvent, Event], ...]
@@ -327,7 +329,7 @@ HELD_DEAD: Final = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
 
 
 def work_of_grant(grant: Grant, holder: str, sealed: Sequence[SealedEvent]) -> WorkItemState:
-    """The item as the grant left it: nothing more needs to be read for it."""
+    """The item as the grant returned it, without another read."""
     facts = tuple(unseal_all(grant.job_id, sealed))
     created = facts[0][1]
     assert isinstance(created, JobCreated), "a journal begins with the job"
@@ -368,7 +370,7 @@ def too_late() -> tuple[tuple[Event, ...], Move]:
 
 
 def make_dead_letter(item: WorkItemState, error: Any) -> tuple[Event, ...]:
-    """It is held with everything that went wrong since it was last begun anew, and what went wrong now."""
+    """The event that makes the item a dead letter: all causes since it was last restarted, and this error."""
     causes = causes_of((sealed.at, event) for sealed, event in item.facts)
     if error is not None:
         causes.append({"why": "failed", "holder": item.head.lease_owner, "error": error})
@@ -376,12 +378,12 @@ def make_dead_letter(item: WorkItemState, error: Any) -> tuple[Event, ...]:
 
 
 def find_newest_letter(item: WorkItemState) -> int:
-    """The newest letter that the journal speaks of."""
+    """The number of the newest message that the journal has an event for."""
     return max((getattr(event, "mail_seq", 0) for _, event in item.facts), default=0)
 
 
 def find_rejection(item: WorkItemState) -> Fenced:
-    """Why the word of an agent does not count any more."""
+    """The error that rejects a request of an agent which no longer holds the item."""
     head = item.head
     if head.status in TERMINAL:
         return Fenced(
@@ -398,7 +400,7 @@ def busy(job_id: str) -> Unavailable:
 
 
 async def need_work(store: Store, job_id: str, namespace: str) -> JobHead:
-    """The head of this work item. A job that is none, or another namespace's, does not exist."""
+    """The head of this work item. NotFound, if the job is no work item or belongs to another namespace."""
     head = await store.jobs.head(job_id)
     if head.namespace != namespace or await store.work.find(job_id) is None:
         raise NotFound(f"there is no work {job_id!r}", hint="`holdfast work list` shows what there is.")

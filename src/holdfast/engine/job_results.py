@@ -1,4 +1,4 @@
-"""Waiting for the end of a job, from outside it."""
+"""Job results: waits from outside for the end of a job."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ _LOG: Final = logging.getLogger("holdfast")
 
 
 async def result(store: Store, job_id: str) -> Any:
-    """What the job returned, as soon as it has. A job that ended otherwise, or is held for a person, is an error; one
-    that waits for a signal, a time or an answer is waited for, and whoever waits is told if it is a person's."""
+    """Returns the job's result, as soon as it has one. A job that ended otherwise, or is held for a person, is an
+    error. While the job waits for a signal, a time or an answer, the call waits, and logs a warning if a person has to
+    act."""
     topics = frozenset({f"job:{job_id}"})
     last_reason: WaitReason | None = None
     while True:
@@ -78,7 +79,7 @@ def _ended(head: JobHead, last: SealedEvent) -> Any:
 
 
 async def _why(store: Store, head: JobHead) -> str:
-    """What the last fact of a held job says."""
+    """The reason in the last event of a held job."""
     match unseal(await _last(store, head)):
         case events.JobDeadLettered(causes=causes) if causes:
             last = causes[-1]

@@ -1,8 +1,8 @@
-"""Questions to people: asked once, answered with a signal, and only by what fits.
+"""Questions to people: asked once, answered with a signal that must match a schema.
 
-The question is a fact, with what an answer looks like, so that whoever looks at the job sees what to say. The answer is
-a signal named after the question. What does not fit is refused where it is said; if it comes another way, it is taken
-and passed over, and the code hears nothing of it.
+The question is an event, with the schema of its answer, so that a person who inspects the job sees what to answer. The
+answer is a signal named after the question. The API rejects an answer that does not match; if one comes another way,
+it is taken and ignored, and the code does not get it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.model.states import WaitReason
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is asked, of whom, and what an answer looks like, as a JSON schema."""
+    """A question: its text, the person it is for, and the JSON schema of its answer."""
 
     text: str
     schema: Any
@@ -30,7 +30,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 async def ask(execution: Execution, question: Question, fits: Callable[[Any], bool]) -> Any:
-    """The first answer that fits; TimeoutError, if none came in time since the code first came here."""
+    """Returns the first answer that fits; TimeoutError, if none came in time since the code first called it."""
     with execution.scope("ask"):
         question_id, due_at = await _put(execution, question)
         try:
@@ -43,7 +43,7 @@ async def ask(execution: Execution, question: Question, fits: Callable[[Any], bo
 
 
 async def _put(execution: Execution, question: Question) -> tuple[str, int | None]:
-    """The question is a fact: as it was put the first time."""
+    """Records the question; in a replay it is the one of the first run."""
     key, digest = execution.place().scope.key("question"), digest_of(msgspec.to_builtins(question))
     recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
     if recorded is not None:
@@ -62,7 +62,7 @@ async def _put(execution: Execution, question: Question) -> tuple[str, int | Non
 
 
 async def _answer(execution: Execution, question_id: str, due_at: int | None) -> Any:
-    """The next answer that came."""
+    """Returns the next answer."""
     key, digest = execution.place().scope.key("answer"), digest_of(question_id)
     recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
     if recorded is not None and recorded.settled and await execution.past(recorded):
