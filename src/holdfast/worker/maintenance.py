@@ -92,7 +92,7 @@ class Maintenance:
         rules: Rules,
         chance: Callable[[], float],
         meter: Telemetry = SILENT,
-        herald: WorkerHeartbeat | None = None,
+        heartbeat: WorkerHeartbeat | None = None,
         *,
         capabilities: Sequence[str] = (),
         leaves_suspects: bool = False,
@@ -120,7 +120,7 @@ class Maintenance:
         self._rewind = ScheduleRewind(store)
         duties = [
             Duty("store clock", store.clock.sync, serving=False),
-            Duty("heartbeat", herald.beat) if herald is not None else None,
+            Duty("heartbeat", heartbeat.beat) if heartbeat is not None else None,
             Duty("leases of dead processes", self._expire_dead, serving=False),
             # Workers alone fire schedules: without a worker, jobs that no process has code for would pile up.
             Duty("schedules", self._fire_schedules) if fires_schedules else None,
