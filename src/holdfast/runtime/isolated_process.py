@@ -1,4 +1,4 @@
-"""A process that drives one job alone: a store, a committer, and the worker of that job."""
+"""Isolated process: a store, a group commit, and the worker of one job, which runs alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def open_isolated(
     handed: Handed,
     how: RunOptions,
 ) -> AsyncIterator[LoneWorker]:
-    """In the block there is a worker for the job that is handed over, under a name of its own."""
+    """Opens the worker of the job that is handed over, under its own name."""
     progress, ids = ProgressMeter(), RandomIds()
     meter = add_spans(os.environ, progress)
     store = crashing(await open_store(address), os.environ)
