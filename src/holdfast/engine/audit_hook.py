@@ -246,7 +246,7 @@ def _program(_protocol: Any, program: Any, *_args: Any, **_options: Any) -> tupl
     return (program, None, None, None)
 
 
-# ── what, and where ───────────────────────────────────────────────────────────────────────────────
+# ── the action, and its place ─────────────────────────────────────────────────────────────────────
 
 
 def _describe(event: str, args: tuple[Any, ...]) -> str | None:

@@ -76,7 +76,7 @@ class BudgetGuard:
         self._reading: set[str] = set()
         self._sent: set[tuple[str, int]] = set()
 
-    # ── paying ────────────────────────────────────────────────────────────────────────────────────
+    # ── charging ──────────────────────────────────────────────────────────────────────────────────
 
     def record(
         self,
@@ -129,7 +129,7 @@ class BudgetGuard:
         self._reading.add(step_key)
         return await self._execution.perform(call, place, step_key)
 
-    # ── asking ────────────────────────────────────────────────────────────────────────────────────
+    # ── checking ──────────────────────────────────────────────────────────────────────────────────
 
     async def afford(self, place: TaskScope, step_key: str, ahead: Spent) -> None:
         """Waits until no limit is exceeded by this spending. If all of the code waits, the job is suspended."""

@@ -167,7 +167,7 @@ class Execution:
             self._end_tasks()
 
     def stop(self, ending: Exception) -> None:
-        """Ends the code where it stands; `run` raises this error, whatever the code does."""
+        """Cancels the code at once; `run` raises this error, whatever the code does."""
         self._ending = self._ending or ending
         self._end_tasks()
 

@@ -55,7 +55,7 @@ class ExecutionContext(Protocol):
 
     def dead_at(self, worker: str) -> int | None: ...
 
-    # ── facts, and results in their turn ──────────────────────────────────────────────────────────
+    # ── events, and results in their turn ─────────────────────────────────────────────────────────
 
     def note(self, event: Event, **options: Any) -> Stamp: ...
 

@@ -88,7 +88,7 @@ class ExternalWork:
         self._chance = chance
         self._retry = retry
 
-    # ── taking ────────────────────────────────────────────────────────────────────────────────────
+    # ── claiming ──────────────────────────────────────────────────────────────────────────────────
 
     async def claim(self, ask: ClaimAsk) -> list[tuple[Grant, WorkItemState]]:
         """Claims items for an agent. Items that no agent should do any more (cancelled, too late, failed too often)
@@ -130,7 +130,7 @@ class ExternalWork:
             failed_attempts_max=self._retry.attempts,
         )
 
-    # ── keeping ───────────────────────────────────────────────────────────────────────────────────
+    # ── renewing ──────────────────────────────────────────────────────────────────────────────────
 
     async def renew(self, held: Held, ttl_us: int) -> None:
         """Extends the holder's lease by this time from now."""
@@ -226,7 +226,7 @@ class ExternalWork:
         deadline = deadline_of(item)
         return too_late() if deadline is not None and deadline <= self._now(item) else None
 
-    # ── one word ──────────────────────────────────────────────────────────────────────────────────
+    # ── one request ───────────────────────────────────────────────────────────────────────────────
 
     async def load(self, job_id: str) -> WorkItemState:
         head, sealed = await look(self._store, job_id)

@@ -382,7 +382,7 @@ class JobRun:
             self._execution.wind_down(Drained())
 
     def release(self) -> None:
-        """Releases the job at once, where the code stands."""
+        """Releases the job at once, without waiting for the calls in progress."""
         self._leaving = True
         if self._execution is not None:
             self._execution.stop(Drained())
@@ -408,7 +408,7 @@ class JobRun:
         if not self._ending:
             self._writer.give_up(error)
 
-    # ── ends ──────────────────────────────────────────────────────────────────────────────────────
+    # ── ending ────────────────────────────────────────────────────────────────────────────────────
 
     async def _end(self, fact: Event, move: Move, turn: TurnOutput | None = None) -> str:
         """Makes the run's last event durable. Mail that arrives meanwhile is read first, and may change how the run

@@ -102,7 +102,7 @@ class JournalWriter:
         """Marks the mail up to here as read: its events are in the journal, or it needs none."""
         self.mail_seen = mail_seq
 
-    # ── in ────────────────────────────────────────────────────────────────────────────────────────
+    # ── recording ─────────────────────────────────────────────────────────────────────────────────
 
     def record(
         self,
@@ -155,7 +155,7 @@ class JournalWriter:
         self._waiters.append((self._order, future))
         await future
 
-    # ── out ───────────────────────────────────────────────────────────────────────────────────────
+    # ── sending ───────────────────────────────────────────────────────────────────────────────────
 
     def take(self) -> Append | None:
         """The next append: the one whose outcome is not known yet, or all queued events."""
@@ -256,7 +256,7 @@ class JournalWriter:
             if not future.done():
                 future.set_result(None)
 
-    # ── mail and the end ──────────────────────────────────────────────────────────────────────────
+    # ── mail, and the end of the hold ─────────────────────────────────────────────────────────────
 
     def hold_for_mail(self) -> bool:
         """Sends nothing until the mail has been read. False: it is already being read, or will be when the append that

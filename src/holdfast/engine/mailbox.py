@@ -1,6 +1,6 @@
 """Mailbox: messages from others to a job, recorded as events of its journal.
 
-Only the holder writes a journal; everyone else sends mail. Here each kind of message becomes its event, or none, if it
+Only the holder writes a journal; other processes send mail. Here each kind of message becomes its event, or none, if it
 no longer applies: a second decision on a call that is settled, an approval that was requested with other arguments or
 has expired, a message that cannot be read. An event names the message it came from, so none counts twice.
 """

@@ -174,7 +174,7 @@ class Asking:
                 self._voice.say(text[start : start + PIECE], stream)
 
     def record_failure(self, error: Exception, attempts: int, next_at: int) -> None:
-        """Records a failed attempt, of so many in all, and when the next one is due."""
+        """Records a failed attempt, of `attempts` in all, and when the next one is due."""
         self._over("again")
         self.failed_attempts, self.retry_at = self.failed_attempts + 1, next_at
         event = CallRetried(

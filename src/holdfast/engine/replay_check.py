@@ -190,7 +190,7 @@ class _Asking(History):
         return recorded
 
 
-# ── a run without hands ───────────────────────────────────────────────────────────────────────────
+# ── a run without effects ─────────────────────────────────────────────────────────────────────────
 
 
 class _Ended(Exception):

@@ -150,7 +150,7 @@ class _Call:
             retry = PROBED_RETRY
         return retry.attempts
 
-    # ── what is known ─────────────────────────────────────────────────────────────────────────────
+    # ── the record ────────────────────────────────────────────────────────────────────────────────
 
     @property
     def key(self) -> str:
@@ -191,7 +191,7 @@ class _Call:
             self._execution.latest_us(), terms.longest_call_us, terms.receiver_delay_us, terms.quiet_margin_us
         )
 
-    # ── doing it ──────────────────────────────────────────────────────────────────────────────────
+    # ── making the call ───────────────────────────────────────────────────────────────────────────
 
     async def _first(self) -> Any:
         """Makes the call for the first time under this generation: with an approval, if it needs one."""
@@ -351,7 +351,7 @@ class _Call:
         self._execution.note(event, row=self._row(CallStatus.ABANDONED))
         assert recorded.status is CallStatus.ABANDONED
 
-    # ── asking ────────────────────────────────────────────────────────────────────────────────────
+    # ── probes and people ─────────────────────────────────────────────────────────────────────────
 
     async def _ask_receiver(self) -> ProbeResult | None:
         """Returns the receiver's answer; None, if the probe failed and is to be repeated. A probe that keeps failing

@@ -238,7 +238,7 @@ class JobStream:
         self._less: threading.Condition | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
-    # ── in ────────────────────────────────────────────────────────────────────────────────────────
+    # ── emitting ──────────────────────────────────────────────────────────────────────────────────
 
     def voice(self, step_key: str) -> Voice:
         """The voice of a call that is about to be made. If an earlier attempt of the call has emitted, that attempt is
@@ -331,7 +331,7 @@ class JobStream:
         self._scribe.forget(self)
         self._wake()
 
-    # ── out: with the lock ────────────────────────────────────────────────────────────────────────
+    # ── writing: with the lock ────────────────────────────────────────────────────────────────────
 
     @property
     def has_more(self) -> bool:

@@ -179,7 +179,7 @@ async def wait_until_done(loop: asyncio.AbstractEventLoop, task: asyncio.Task[An
     await ended
 
 
-# ── tasks are made ────────────────────────────────────────────────────────────────────────────────
+# ── the task factory ──────────────────────────────────────────────────────────────────────────────
 
 
 def install(loop: asyncio.AbstractEventLoop) -> None:

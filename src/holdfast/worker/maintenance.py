@@ -5,7 +5,7 @@ agents are external there is no worker: then the server alone maintains the stor
 
 No job waits for maintenance. A lease that has expired can be claimed as it is; the sweep does the bookkeeping, and
 returns jobs to their queues for which this process has no code. A duty that fails is logged and runs again when it is
-next due; the other duties of the round run all the same.
+next due; the other duties of the round run nevertheless.
 """
 
 from __future__ import annotations

@@ -150,8 +150,8 @@ class Worker:
                 self._watchdog.stop()
 
     def drain(self, *, at_once: bool = False) -> None:
-        """Claims no more; runs finish or release their jobs. `at_once`, or a second call: they release them where they
-        stand."""
+        """Claims no more; runs finish or release their jobs. `at_once`, or a second call: without waiting for the
+        calls in progress."""
         if at_once or self._draining.is_set():
             self._hurry.set()
         self._draining.set()
