@@ -275,26 +275,23 @@ async def open_process(
     """Opens a process on the store at this address. `serving`: it is a worker at once; otherwise it claims nothing
     until `drive` or `serve` is called. `worker_command` gives the command that starts a worker for a kind.
     `isolated_command` starts a process that runs one isolated job, with the same application; without it suspects run
-    here if this process is asked to drive them, and are otherwise left to other workers. `ends_when_blocked`: the
-    process ends when code blocks its event loop for too long; an application that runs jobs in its own process
-    releases them instead. `on_undurable`: what happens when job code does something to the outside world without a
-    tool."""
+    here only if `drive` names them, and are otherwise left to other workers. `ends_when_blocked`: the process ends when
+    code blocks its event loop for too long; an application that runs jobs in its own process releases them instead.
+    `on_undurable`: what happens when job code does something to the outside world without a tool."""
     offer = WorkerOffer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
     points_of(os.environ)  # an invalid crash point is rejected before a store is opened
     meter = add_spans(os.environ, meter)
     store = crashing(await open_store(address), os.environ)
     ids, clock = RandomIds(), store.clock
     neighbours = Neighbours(HostProcesses(clock.boot()))
-    worker_name = name or neighbours.my_name(socket.gethostname())
+    own_name = name or neighbours.my_name(socket.gethostname())
     scribe = StreamWriter(store.streams)
     how = RunOptions(strict=strict, on_undurable=on_undurable, isolates=isolated_command is not None)
     config = make_desk(store, programs, address, neighbours, scribe, meter, how)
-    isolation = isolated_command and ChildProcesses(
-        store, clock, address, isolated_command, worker_name, meter
-    )
-    rules = Rules(failed_attempts_max=ATTEMPTS_MAX, by=f"sweep of {worker_name}")
-    heartbeat = _herald(store, clock, neighbours, worker_name, offer)
-    lease = make_lease(worker_name, address, store, neighbours, meter, ends_when_blocked=ends_when_blocked)
+    isolation = isolated_command and ChildProcesses(store, clock, address, isolated_command, own_name, meter)
+    rules = Rules(failed_attempts_max=ATTEMPTS_MAX, by=f"sweep of {own_name}")
+    heartbeat = _herald(store, clock, neighbours, own_name, offer)
+    lease = make_lease(own_name, address, store, neighbours, meter, ends_when_blocked=ends_when_blocked)
     maintenance = Maintenance(
         *(store, clock, neighbours, rules, random.random, meter, heartbeat),
         capabilities=offer.capabilities,
@@ -302,7 +299,7 @@ async def open_process(
     )
     worker = Worker(
         config,
-        worker_name,
+        own_name,
         lambda: ids.new("claim"),
         queues=offer.queues,
         concurrency=offer.concurrency,
