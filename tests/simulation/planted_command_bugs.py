@@ -197,4 +197,4 @@ def effects_fire_beside_a_recovery(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def a_checkpoint_is_not_restored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(program, "restored", lambda _drive, default: default)
+    patch.setattr(program, "restore_state", lambda _execution, default: default)
