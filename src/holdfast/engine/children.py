@@ -98,14 +98,14 @@ def cancels(parent_job_id: str, children: Iterable[str]) -> tuple[MailDraft, ...
 
 
 def farewell(
-    job_id: str, created: JobCreated | None, children: Iterable[str], fact: Event, status: Status
+    job_id: str, created: JobCreated | None, children: Iterable[str], event: Event, status: Status
 ) -> Extras:
     """The mail of a job that has ended: its outcome to its parent, and a cancel to its children unless it completed."""
-    letters = () if isinstance(fact, JobCompleted) else cancels(job_id, children)
+    letters = () if isinstance(event, JobCompleted) else cancels(job_id, children)
     if created is None or created.parent_job_id is None or created.parent_step_key is None:
         return Extras(letters=letters)
-    output = fact.output if isinstance(fact, JobCompleted) else None
-    error = None if isinstance(fact, JobCompleted) else _not_completed(status, fact)
+    output = event.output if isinstance(event, JobCompleted) else None
+    error = None if isinstance(event, JobCompleted) else _not_completed(status, event)
     notice = MailDraft(
         job_id=created.parent_job_id,
         kind=MailKind.CHILD,
@@ -116,9 +116,9 @@ def farewell(
     return Extras(letters=(*letters, notice))
 
 
-def _not_completed(status: Status, fact: Event) -> dict[str, Any]:
+def _not_completed(status: Status, event: Event) -> dict[str, Any]:
     """The error that the parent gets in place of a result."""
-    why = fact.error if isinstance(fact, JobFailure) else None
+    why = event.error if isinstance(event, JobFailure) else None
     if isinstance(why, dict) and why.get("type") == TIMED_OUT:
         return why  # under its own class, so that a parent can handle it
     if why is None:

@@ -93,11 +93,13 @@ class Looker:
         if check is None:
             return Result("pending", f"no check is registered as {claim.name!r}")
         try:
-            so = check(claim.expected)
+            holds = check(claim.expected)
         except Exception as error:  # a check that raises anything has not confirmed the claim
             return Result("failed", f"{type(error).__qualname__}: {error}")
         return (
-            Result("verified") if so is True else Result("failed", f"the check {claim.name!r} returned False")
+            Result("verified")
+            if holds is True
+            else Result("failed", f"the check {claim.name!r} returned False")
         )
 
     def _row(self, claim: DbRow) -> Result:

@@ -409,9 +409,9 @@ class Execution:
         timed = self.meter.call(self.owner, call.name, call.terms.effect, step_key)
         how, error = "cancelled", None
         self.running += 1
-        place.inside, left = step_key, JOB.set(self.scheduler.inside)
+        place.inside, job_token = step_key, JOB.set(self.scheduler.inside)
         voice = self.outlet.voice(step_key) if self.outlet is not None else Voice(None, step_key, 1)
-        spoken = VOICE.set(voice)
+        voice_token = VOICE.set(voice)
         try:
             limit_us = call.terms.reads_within_us if longest_us is None else longest_us
             if limit_us is None:
@@ -426,9 +426,9 @@ class Execution:
             return None, raised
         finally:
             voice.is_over = True
-            VOICE.reset(spoken)
+            VOICE.reset(voice_token)
             timed.over(how, error)
-            JOB.reset(left)
+            JOB.reset(job_token)
             place.inside = None
             self.running -= 1
 

@@ -146,8 +146,8 @@ class ExternalWork:
             raise InvalidPayload(f"progress is {progress}; it is a percentage, 0 to 100")
         if len(note) > NOTE_MAX:
             raise InvalidPayload(f"a note of {len(note):,} characters; allowed are {NOTE_MAX:,}")
-        fact = ProgressReported(progress, redact(note))
-        await self._say(held, lambda _: ((fact,), None), repeats=lambda _: False)
+        event = ProgressReported(progress, redact(note))
+        await self._say(held, lambda _: ((event,), None), repeats=lambda _: False)
         if held.job_id not in await self._store.leases.renew([held], ttl_us):
             raise find_rejection(await self.load(held.job_id))
 
@@ -156,9 +156,9 @@ class ExternalWork:
     async def complete(self, held: Held, result: Any) -> WorkItemState:
         """Completes the item, once."""
         encode_result(result)
-        fact = JobCompleted(result)
-        done: Said = ((fact,), Move(status=Status.COMPLETED))
-        return await self._say(held, lambda _: done, repeats=lambda last: isinstance(last, JobCompleted))
+        event = JobCompleted(result)
+        completed: Said = ((event,), Move(status=Status.COMPLETED))
+        return await self._say(held, lambda _: completed, repeats=lambda last: isinstance(last, JobCompleted))
 
     async def fail(self, held: Held, error: dict[str, Any], *, recoverable: bool) -> WorkItemState:
         """Fails this attempt; another follows, or the item is a dead letter, or it has failed for good."""
@@ -208,12 +208,12 @@ class ExternalWork:
             ending = await self._unclaimed(item)
             if ending is None:
                 continue
-            facts, move = ending
-            ruling = Ruling(facts, move, farewell(job_id, item.created, (), facts[-1], move.status))
-            seen = item.head.head_seq
+            events, move = ending
+            ruling = Ruling(events, move, farewell(job_id, item.created, (), events[-1], move.status))
+            head_seq = item.head.head_seq
 
-            def over(head: JobHead, ruling: Ruling = ruling, seen: int = seen) -> Ruling | None:
-                return ruling if head.status is Status.PENDING and head.head_seq == seen else None
+            def over(head: JobHead, ruling: Ruling = ruling, head_seq: int = head_seq) -> Ruling | None:
+                return ruling if head.status is Status.PENDING and head.head_seq == head_seq else None
 
             ended += await self._store.journal.hold(job_id, over) is not None
         return ended
@@ -276,9 +276,9 @@ class ExternalWork:
             for letter in await self._store.post.read(held.job_id, after=read_seq)
             if letter.kind in {MailKind.CANCEL, MailKind.RESUME}
         ]
-        facts = tuple(entry.event for entry in reader.facts(letters))
+        events = tuple(entry.event for entry in reader.facts(letters))
         if reader.cancelled:
-            await self._write(held, item, ((*facts, JobCancellation()), Move(status=Status.CANCELLED)))
+            await self._write(held, item, ((*events, JobCancellation()), Move(status=Status.CANCELLED)))
             return True
         if reader.requeued is not None:
             await self._write(held, item, ((reader.requeued,), Move(status=Status.PENDING, anew=True)))
@@ -286,18 +286,18 @@ class ExternalWork:
         return False
 
     async def _write(self, held: Held, item: WorkItemState, outcome: Said) -> None:
-        facts, move = outcome
+        events, move = outcome
         head = item.head
         ends = move is not None and move.over
         await self._store.journal.append(
             append_of(
                 Holder(held.job_id, head.namespace, held.fence, held.lease_token, head.head),
-                facts,
+                events,
                 at=self._now(item),
                 mail_seen=None if move is None else head.mail_seq,
                 move=move,
-                progress=any(isinstance(fact, ProgressReported) for fact in facts),
-                extras=farewell(held.job_id, item.created, (), facts[-1], move.status)
+                progress=any(isinstance(event, ProgressReported) for event in events),
+                extras=farewell(held.job_id, item.created, (), events[-1], move.status)
                 if move is not None and ends
                 else NOTHING,
             )
@@ -330,8 +330,8 @@ HELD_DEAD: Final = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
 
 def work_of_grant(grant: Grant, holder: str, sealed: Sequence[SealedEvent]) -> WorkItemState:
     """The item as the grant returned it, without another read."""
-    facts = tuple(unseal_all(grant.job_id, sealed))
-    created = facts[0][1]
+    events = tuple(unseal_all(grant.job_id, sealed))
+    created = events[0][1]
     assert isinstance(created, JobCreated), "a journal begins with the job"
     head = JobHead(
         job_id=grant.job_id,
@@ -356,7 +356,7 @@ def work_of_grant(grant: Grant, holder: str, sealed: Sequence[SealedEvent]) -> W
         attempts=grant.attempts,
         takeovers=grant.takeovers,
     )
-    return WorkItemState(head, facts)
+    return WorkItemState(head, events)
 
 
 def deadline_of(item: WorkItemState) -> int | None:

@@ -51,8 +51,8 @@ def record_error(error: Exception) -> dict[str, Any]:
 
 def _without_traceback(error: Exception) -> dict[str, Any]:
     record: dict[str, Any] = {"type": type(error).__qualname__, "message": _said(error)}
-    args, unkept = keep_value(list(error.args))
-    if unkept is None and args != [record["message"]] and len(str(args)) <= 10_000:
+    args, not_storable = keep_value(list(error.args))
+    if not_storable is None and args != [record["message"]] and len(str(args)) <= 10_000:
         record["args"] = args
     if isinstance(error, HoldfastError) and error.hint != error.default_hint:
         record["hint"] = error.hint

@@ -56,14 +56,14 @@ async def fork(
             or the result of an effect was to be changed.
         InvalidPayload: The journal was erased.
     """
-    facts = await _facts(store, job_id)
-    created = facts[0].event
+    events = await _facts(store, job_id)
+    created = events[0].event
     assert isinstance(created, JobCreated), "a journal begins with it"
     if created.session_id is not None:
         msg = f"job {job_id} is a turn of session {created.session_id}, and cannot be forked"
         raise InvalidMove(msg, hint="Start a new session from the state you want.")
     namespace = (await store.jobs.get(job_id)).namespace
-    before = fork_point(facts, at)
+    before = fork_point(events, at)
     new_id = ids.new("job") if fork_id is None else fork_id
     draft = JobDraft(
         kind=created.kind,
@@ -80,7 +80,7 @@ async def fork(
         forked_at_seq=before,
         edited=None if not edits else _edited(edits, by, why),
     )
-    history = take_history(facts, before, job_id=new_id, namespace=namespace, edits=edits)
+    history = take_history(events, before, job_id=new_id, namespace=namespace, edits=edits)
     return await store.journal.begin(draft, _rulings(history))
 
 

@@ -33,11 +33,11 @@ class HostProcesses:
 
     def here(self) -> Identity | None:
         try:
-            space = (_PROC / "self" / "ns" / "pid").stat().st_ino
+            pid_namespace = (_PROC / "self" / "ns" / "pid").stat().st_ino
         except OSError:
             return None
         began = self.look_up(os.getpid())
-        return None if isinstance(began, Sight) else Identity(self._boot, space, os.getpid(), began)
+        return None if isinstance(began, Sight) else Identity(self._boot, pid_namespace, os.getpid(), began)
 
     def look_up(self, pid: int) -> int | Sight:
         try:

@@ -247,12 +247,12 @@ class JobRun:
         self._clock = StoreTime(self.config.clock, sealed[-1].at, self._granted_tick)
         self._writer.resume(self._clock)  # an unreadable journal gets its last event in store time, too
         if self.config.isolates and grant.takeovers:  # a worker has just died: how many have died today?
-            hands = (
+            holder_changes = (
                 (sealed_event.at, unseal(sealed_event))
                 for sealed_event in sealed
                 if sealed_event.type in _HANDS
             )
-            self._is_suspect = dies_daily(hands, self._clock.wall_us())
+            self._is_suspect = dies_daily(holder_changes, self._clock.wall_us())
         job, created = replay_events(grant.job_id, sealed, self._history)
         self._writer.resume(self._clock, self._history.last_at)
         if isinstance(created, JobCreated):
@@ -308,8 +308,8 @@ class JobRun:
         except Asleep as asleep:
             wake_at = wake_by(asleep.wake_at, self._deadline)
             move = Move(status=Status.WAITING, reason=asleep.reason, wake_at=wake_at)
-            fact = JobWaiting(asleep.reason, wake_at, self._writer.mail_seen)
-            return await self._end(fact, move)
+            event = JobWaiting(asleep.reason, wake_at, self._writer.mail_seen)
+            return await self._end(event, move)
         except Parked as parked:
             move = Move(status=Status.WAITING, reason=WaitReason.DRIFT)
             return await self._end(JobParked(parked.report), move)
@@ -410,30 +410,30 @@ class JobRun:
 
     # ── ending ────────────────────────────────────────────────────────────────────────────────────
 
-    async def _end(self, fact: Event, move: Move, turn: TurnOutput | None = None) -> str:
+    async def _end(self, event: Event, move: Move, turn: TurnOutput | None = None) -> str:
         """Makes the run's last event durable. Mail that arrives meanwhile is read first, and may change how the run
         ends."""
         self._ending = True
-        if self._mailbox.cancelled and not isinstance(fact, JobCancellation):
-            fact, move = JobCancellation(), Move(status=Status.CANCELLED)
-        if self._news and isinstance(fact, JobWaiting):
+        if self._mailbox.cancelled and not isinstance(event, JobCancellation):
+            event, move = JobCancellation(), Move(status=Status.CANCELLED)
+        if self._news and isinstance(event, JobWaiting):
             # The mail may be what the job would sleep for: the next run starts with it.
-            fact, move = JobReleased(why="mail"), Move(status=Status.PENDING)
+            event, move = JobReleased(why="mail"), Move(status=Status.PENDING)
         if self._outlet is not None:
             await self._outlet.flush()
         try:
-            if isinstance(fact, JobCompleted) and turn is not None:
+            if isinstance(event, JobCompleted) and turn is not None:
                 # No await in between: the two events are one append.
                 self._writer.record(turn.event, extras=turn.extras, guarded=True)
-            self._writer.record(fact, move=move, extras=self._farewell(fact, move), guarded=True)
+            self._writer.record(event, move=move, extras=self._farewell(event, move), guarded=True)
             await self._writer.durable()
         except HoldfastError:
-            if self._writer.lost is not None or isinstance(fact, JobCancellation):
+            if self._writer.lost is not None or isinstance(event, JobCancellation):
                 raise
-            if self._mailbox.cancelled or (self._news and isinstance(fact, JobWaiting)):
-                return await self._end(fact, move, turn)  # withdrawn: the mail that was read changes it
+            if self._mailbox.cancelled or (self._news and isinstance(event, JobWaiting)):
+                return await self._end(event, move, turn)  # withdrawn: the mail that was read changes it
             raise
-        self.ended_with = fact
+        self.ended_with = event
         self.wakes_at = move.wake_at if move.status is Status.WAITING else move.ready_at or None
         return str(move.status)
 
@@ -441,11 +441,11 @@ class JobRun:
         """How long from now until the job is due again, if it waits for a time."""
         return None if self.wakes_at is None else self.wakes_at - self._clock.wall_us()
 
-    def _farewell(self, fact: Event, move: Move) -> Extras:
+    def _farewell(self, event: Event, move: Move) -> Extras:
         """The mail that a job which has ended sends to others."""
         if not move.over:
             return NOTHING
-        return farewell(self.grant.job_id, self._created, self._history.children, fact, move.status)
+        return farewell(self.grant.job_id, self._created, self._history.children, event, move.status)
 
     async def _hold_stalled(self, stalled: Stalled) -> str:
         move = Move(status=Status.WAITING, reason=WaitReason.STALLED)
@@ -494,15 +494,15 @@ class JobRun:
     async def _read_mail(self) -> None:
         """Records unread mail as events, and applies it: wakes waits, stops a cancelled run."""
         letters = await self._letters()
-        facts = self._mailbox.facts(letters)
-        seen = letters[-1].mail_seq if letters else self._writer.mail_seen
+        entries = self._mailbox.facts(letters)
+        mail_seq = letters[-1].mail_seq if letters else self._writer.mail_seen
         self._news = self._news or bool(
-            facts and (self._ending or (self._execution and self._execution.stopping))
+            entries and (self._ending or (self._execution and self._execution.stopping))
         )
-        self._writer.mail_read(seen, facts, keep=self._still_holds)
+        self._writer.mail_read(mail_seq, entries, keep=self._still_holds)
         if self._execution is None:
             return
-        for topic in filter(None, map(rings, facts)):
+        for topic in filter(None, map(rings, entries)):
             self._execution.waits.ring(topic)
         if self._mailbox.cancelled:
             self._execution.stop(Cancelled())

@@ -268,14 +268,14 @@ class JournalWriter:
         return True
 
     def mail_read(
-        self, mail_seq: int, facts: Sequence[PendingEvent], keep: Callable[[PendingEvent], bool]
+        self, mail_seq: int, entries: Sequence[PendingEvent], keep: Callable[[PendingEvent], bool]
     ) -> None:
         """Ends `hold_for_mail`: the mail up to here is read. Its events follow the queued events that `keep` accepts,
         in the order of their recording; only an event that ends the hold stays last."""
         dropped = {entry.order for entry in self._entries if not keep(entry)}
         remaining = [entry for entry in self._entries if entry.order not in dropped]
         last = [remaining.pop()] if remaining and remaining[-1].move is not None else []
-        self._entries = deque([*remaining, *facts, *last])
+        self._entries = deque([*remaining, *entries, *last])
         if dropped:
             self._withdraw(min(dropped))
         self.mail_seen = mail_seq

@@ -194,8 +194,10 @@ class LeaseRenewal:
             runs = dict(self._runs)
         if not runs:
             return
-        kept = await leases.renew([run.held for run in runs.values()], UNTIL_EXPIRED_US)
-        self._lose({job_id: run for job_id, run in runs.items() if job_id not in kept}, "was lost", deliver)
+        renewed = await leases.renew([run.held for run in runs.values()], UNTIL_EXPIRED_US)
+        self._lose(
+            {job_id: run for job_id, run in runs.items() if job_id not in renewed}, "was lost", deliver
+        )
 
     def _give_up(self, deliver: Deliver) -> None:
         self.is_replaced = True

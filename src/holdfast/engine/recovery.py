@@ -143,8 +143,8 @@ def ruling(rules: Rules, head: JobHead) -> Ruling:
         failed_attempts_max=rules.failed_attempts_max,
     ):
         return Ruling(_buried(head.lease_owner, takeovers, head.attempts), _DEAD_LETTER)
-    facts = _requeued(rules.by, head.lease_owner)
-    return Ruling(facts, Move(status=Status.PENDING, ready_at=head.ready_at, takeover=True))
+    events = _requeued(rules.by, head.lease_owner)
+    return Ruling(events, Move(status=Status.PENDING, ready_at=head.ready_at, takeover=True))
 
 
 @functools.lru_cache(maxsize=128)
@@ -186,11 +186,11 @@ FAILED: Final = "failed"
 _SUMMARY_MAX: Final = 300
 
 
-def causes_of(facts: Iterable[tuple[int, Event]]) -> list[Any]:
-    """All causes since the job was last restarted, oldest first. `facts` are the journal's events with their times."""
+def causes_of(events: Iterable[tuple[int, Event]]) -> list[Any]:
+    """All causes since the job was last restarted, oldest first. `events` are the journal's events with their times."""
     causes: list[Any] = []
     holder = ""
-    for at, event in facts:
+    for at, event in events:
         match event:
             case JobClaimed(worker=worker, takeover=takeover):
                 if takeover:

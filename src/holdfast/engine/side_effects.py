@@ -158,11 +158,11 @@ class _Call:
 
     def _cut_off(self, recorded: Recorded) -> CutOff:
         now = self._execution.clock.wall_us()
-        born = recorded.first_start_by
+        first_start_by = recorded.first_start_by
         return CutOff(
             effect=self._effect,
             status=recorded.status or CallStatus.PREPARED,
-            key_age_us=0 if born is None else now - (born - self._terms.start_within_us),
+            key_age_us=0 if first_start_by is None else now - (first_start_by - self._terms.start_within_us),
             key_lifetime_us=self._terms.key_lifetime_us,
             has_probe=self._terms.probe is not None,
             relaunch=self._terms.relaunch,

@@ -132,8 +132,8 @@ class StreamWriter:
             return
         self._poked = True
         # In an empty context: what the loop does from here on is not the job's own code.
-        soon = self._loop.call_soon if self.is_here else self._loop.call_soon_threadsafe
-        soon(self._look, context=contextvars.Context())
+        schedule = self._loop.call_soon if self.is_here else self._loop.call_soon_threadsafe
+        schedule(self._look, context=contextvars.Context())
 
     def _look(self) -> None:
         """Delivers new chunks to listeners; writes the page at once if it is full, and soon if it is not."""
@@ -280,14 +280,14 @@ class JobStream:
     def _let_go(self) -> None:
         """Drops the oldest chunks that are not stored, to make room. The notice that an attempt is superseded is never
         dropped."""
-        announced: list[_Word] = []
+        notices: list[_Word] = []
         while self._size > UNSAID_BYTES_MAX and len(self._unsaid) > 1:
             word = self._unsaid.popleft()
             if word.stream:
                 self._size -= word.size
             else:
-                announced.append(word)
-        self._unsaid.extendleft(reversed(announced))
+                notices.append(word)
+        self._unsaid.extendleft(reversed(notices))
 
     @property
     def _is_full(self) -> bool:

@@ -80,10 +80,10 @@ async def take(
         while signal is None and in_time:
             in_time = await execution.waits.look_again(reason, topic(name), due_at)
             signal = execution.history.next_signal(name)
-        taken = SignalTaken(key, name, None if signal is None else signal.mail_seq, digest)
+        event = SignalTaken(key, name, None if signal is None else signal.mail_seq, digest)
         at = execution.job_time(due_at) if signal is None and due_at is not None else None
         # No other code runs between the look and this line: no two waits take one signal.
-        stamp = execution.note(taken, extras=over, progress=True, at=at)
+        stamp = execution.note(event, extras=over, progress=True, at=at)
         await execution.hand_over(stamp)
     recorded = execution.history.find(key, digest)
     assert recorded is not None

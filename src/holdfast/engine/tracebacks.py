@@ -59,8 +59,8 @@ def describe_cause(error: BaseException, depth: int = CAUSES_MAX) -> dict[str, A
         return None
     message = redact(str(cause))[:_MESSAGE_MAX]
     record: dict[str, Any] = {"type": type(cause).__qualname__, "message": message, "traceback": frames}
-    behind = describe_cause(cause, depth - 1)
-    return record if behind is None else record | {"cause": behind}
+    inner_cause = describe_cause(cause, depth - 1)
+    return record if inner_cause is None else record | {"cause": inner_cause}
 
 
 def _find_cause(error: BaseException) -> BaseException | None:

@@ -104,9 +104,11 @@ def _anywhere(environ: Mapping[str, str], die: Callable[[str], None]) -> _Crash 
     if point not in points:
         from difflib import get_close_matches
 
-        near = ", ".join(get_close_matches(point, points, n=3)) or "journal.append_many:after, before_intent"
+        similar = (
+            ", ".join(get_close_matches(point, points, n=3)) or "journal.append_many:after, before_intent"
+        )
         msg = f"HOLDFAST_TEST_CRASH_AT={text!r} is no crash point"
-        raise InvalidSetting(msg, hint=f"`holdfast doctor --crash-points` lists them; near it: {near}.")
+        raise InvalidSetting(msg, hint=f"`holdfast doctor --crash-points` lists them; near it: {similar}.")
     if sign and not (nth.isascii() and nth.isdigit() and int(nth) > 0):
         msg = f"HOLDFAST_TEST_CRASH_AT={text!r}: {nth!r} is no number of times"
         raise InvalidSetting(msg, hint=f"Say which time, from 1: {point}#3")

@@ -211,21 +211,21 @@ class ChildProcesses:
             self._tell_cleared(head)
             return
         events = await self._store.journal.read(job_id)
-        facts = [
+        decoded = [
             (sealed_event.at, unseal(sealed_event))
             for sealed_event in events
             if sealed_event.body is not None
         ]
         verdict = judge_death(
             status,
-            count_kills_alone(facts),
+            count_kills_alone(decoded),
             is_draining=self._draining.is_set(),
             has_decision=await self._has_decision(run, head),
         )
-        fact, move = rule(verdict, head, status, self._worker)
+        event, move = rule(verdict, head, status, self._worker)
         append = append_of(
             Holder(job_id, head.namespace, head.fence, head.lease_token, head.head),
-            [fact],
+            [event],
             at=max(events[-1].at, self._clock.wall_us()),
             mail_seen=head.mail_seq if verdict is SuspicionVerdict.CONVICTED else None,
             move=move,
@@ -276,8 +276,8 @@ def rule(verdict: SuspicionVerdict, head: JobHead, status: int, parent: str) -> 
             cause = {"why": died, "holder": head.lease_owner}
             return JobDeadLettered((cause,)), Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
         case SuspicionVerdict.SUSPECT:
-            fact = JobRequeued(died, parent, takeover=True, holder=head.lease_owner)
-            return fact, msgspec.structs.replace(back, takeover=True)
+            event = JobRequeued(died, parent, takeover=True, holder=head.lease_owner)
+            return event, msgspec.structs.replace(back, takeover=True)
         case SuspicionVerdict.UNPROVEN:
             return JobReleased(why=died), back
 

@@ -84,8 +84,8 @@ def _effects(facts: Facts) -> Findings:
 
 def _slept_over(calls: Iterable[_Call], fact: PlacedEvent) -> Findings:
     for call in calls:
-        under_way = call.status is CallStatus.PREPARED and call.fence == fact.fence
-        if under_way and call.effect == Effect.UNSAFE:
+        in_progress = call.status is CallStatus.PREPARED and call.fence == fact.fence
+        if in_progress and call.effect == Effect.UNSAFE:
             detail = f"the job goes to sleep at event {fact.seq} while unsafe {call.named} is under way"
             yield InvariantViolation("I13", fact.seq, detail)
 
@@ -242,8 +242,8 @@ def _approvals(facts: Facts, sent_at: Mapping[int, int]) -> Findings:
                     yield InvariantViolation("I15", fact.seq, detail)
                     continue
                 approval.decisions.append(decided)
-                said_at = sent_at.get(decided.mail_seq, fact.at)
-                approval.too_late = approval.expires_at is not None and said_at > approval.expires_at
+                decided_at = sent_at.get(decided.mail_seq, fact.at)
+                approval.too_late = approval.expires_at is not None and decided_at > approval.expires_at
             case e.ToolCalled(approval_id=str() as approval_id) as called:
                 wrong = _misused(approvals.get(approval_id), called)
                 if wrong is not None:

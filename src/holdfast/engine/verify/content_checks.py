@@ -81,14 +81,14 @@ def _in_a_circle(parents: dict[str, str | None]) -> str | None:
     """A node that is its own ancestor. Every node is visited once, however many paths lead through it."""
     finished: set[str] = set()
     for start in parents:
-        walked: list[str] = []
+        path: list[str] = []
         visited: set[str] = set()
         cursor: str | None = start
         while cursor is not None and cursor in parents and cursor not in finished:
             if cursor in visited:
                 return cursor
             visited.add(cursor)
-            walked.append(cursor)
+            path.append(cursor)
             cursor = parents[cursor]
-        finished.update(walked)
+        finished.update(path)
     return None

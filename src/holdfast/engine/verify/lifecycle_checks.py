@@ -60,7 +60,7 @@ def fold_journal(facts: Facts) -> job_state.JobState | InvariantViolation:
 
 
 def _fences(facts: Facts) -> Findings:
-    highest, driven, given_back = 0, 0, 0
+    highest, claimed_fence, released_fence = 0, 0, 0
     for fact in facts:
         if fact.fence < highest:
             yield InvariantViolation(
@@ -70,12 +70,12 @@ def _fences(facts: Facts) -> Findings:
             if fact.fence == highest:
                 detail = f"the claim at event {fact.seq} did not raise the fence {fact.fence}"
                 yield InvariantViolation("I2", fact.seq, detail)
-            driven = fact.fence
-        elif fact.fence == given_back and fact.fence == driven:
+            claimed_fence = fact.fence
+        elif fact.fence == released_fence and fact.fence == claimed_fence:
             detail = f"event {fact.seq} ({fact.event.type}) is written under fence {fact.fence}, which was given back"
             yield InvariantViolation("I3", fact.seq, detail)
         if fact.event.type in _GIVES_BACK:
-            given_back = fact.fence
+            released_fence = fact.fence
         highest = max(highest, fact.fence)
 
 

@@ -57,8 +57,8 @@ def _is_takeover(event: e.Event) -> bool:
 def by_waiting(head: JobHead, job: job_state.JobState) -> Iterator[Violation]:
     """I29: a job that waits for a person's decision on a call has such a call; otherwise the decision came without a
     wake-up."""
-    unclear = any(call.status is CallStatus.UNCERTAIN for call in job.calls.values())
-    if head.wait_reason is WaitReason.RECONCILE and not unclear:
+    has_uncertain = any(call.status is CallStatus.UNCERTAIN for call in job.calls.values())
+    if head.wait_reason is WaitReason.RECONCILE and not has_uncertain:
         yield Violation("I29", head.job_id, "waits for a person's word, and no call is uncertain")
 
 
