@@ -45,7 +45,9 @@ def find_missing(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_modules_that_are_mentioned_exist(folder: str) -> None:
-    files = [path for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES and path != Path(__file__)]
+    files = [
+        path for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES and path != Path(__file__)
+    ]
     missing = [
         f"{path.relative_to(ROOT)}: {mention}"
         for path in sorted(files)

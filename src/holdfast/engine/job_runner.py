@@ -71,7 +71,7 @@ GIVE_BACK_S: Final = 2.0
 DRAINED: Final = JobReleased().why
 LOST: Final = "lost"
 SUSPECT: Final = "suspect"
-"""Result of a run that has executed nothing: its job must run isolated, in its own process (`model.suspicion`)."""
+"""Result of a run that has executed nothing: its job must run isolated, in its own process (`model.crash_suspects`)."""
 
 _OPEN: Final = frozenset({CallStatus.PREPARED, CallStatus.UNCERTAIN})
 _HANDS: Final = frozenset({JobClaimed.type, JobRequeued.type})

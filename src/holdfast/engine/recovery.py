@@ -2,7 +2,7 @@
 
 An expired lease is claimable as it is, so no job waits for a sweep. The sweep adds the bookkeeping: it records one
 more takeover, and puts the job back into its queue at its old place. The death of a worker makes no job a dead letter
-here (`model.suspicion`); only rules that set `takeovers_max` do. The sweep writes by short holds, all in one
+here (`model.crash_suspects`); only rules that set `takeovers_max` do. The sweep writes by short holds, all in one
 transaction, and checks each lease inside it: a worker that renews in time keeps the job, and two concurrent sweeps
 share the work.
 

@@ -31,7 +31,8 @@ class Status(StrEnum):
 class WaitReason(StrEnum):
     """Why a waiting job waits. The reason decides what may wake it.
 
-    SUSPECT is in no journal: the job is ready, and only a worker that can isolate it claims it (`model.crash_suspects`).
+    SUSPECT is in no journal: the job is ready, and only a worker that can isolate it claims it
+    (`model.crash_suspects`).
     """
 
     TIMER = "timer"

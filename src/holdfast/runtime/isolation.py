@@ -1,7 +1,7 @@
 """Isolation, the parent's end: a child process for each suspect, and what its death proves.
 
     the worker claims a suspect → starts `python -m holdfast isolated APP` → the child takes the lease over under its
-    own name → it runs the job → the child ends → a job that it still held is judged (`model.suspicion`)
+    own name → it runs the job → the child ends → a job that it still held is judged (`model.crash_suspects`)
 
 The child is a fresh interpreter with the application, the environment and the log of its parent. A socket connects
 them (`runtime.supervisor_link`): the child sends its name and then beats; it ends when the connection is cut, and the

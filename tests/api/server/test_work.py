@@ -57,7 +57,7 @@ async def clean(web: Api) -> None:
 
 @pytest.mark.parametrize("request_lease, seconds", [({}, 60), ({"leaseSeconds": 90}, 90)])
 async def test_a_claim_says_for_how_long_its_lease_holds(
-    backend: Backend, request_lease: dict[str, int], seconds: int
+    backend: Backend, request_lease: dict[str, Any], seconds: int
 ) -> None:
     async with api(backend) as web:
         await web.post("/api/agents/register", ANT)

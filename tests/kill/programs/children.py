@@ -1,8 +1,8 @@
 """Simulated child processes: a suspect runs alone in one, by the rules of production.
 
 What is real: the claim of a suspect, the parent that hands it over and judges its end (`runtime.isolation`), the worker
-of one job (`worker.isolation`), the rules (`model.crash_suspects`). What is simulated: the process, how it is started, and
-how its parent learns of its end.
+of one job (`worker.isolation`), the rules (`model.crash_suspects`). What is simulated: the process, how it
+is started, and how its parent learns of its end.
 """
 
 from __future__ import annotations
