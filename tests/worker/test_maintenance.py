@@ -37,11 +37,8 @@ class Nobody:
         return Sight.UNKNOWN
 
 
-def maintenance_of(shop: Shop, by: str = "sweep of a", *, leaves_suspects: bool = False) -> Maintenance:
-    neighbours = Neighbours(Nobody())
-    return Maintenance(
-        shop.store, shop.clock, neighbours, Rules(by=by), random.random, leaves_suspects=leaves_suspects
-    )
+def maintenance_of(shop: Shop, by: str = "sweep of a", **options: Any) -> Maintenance:
+    return Maintenance(shop.store, shop.clock, Neighbours(Nobody()), Rules(by=by), random.random, **options)
 
 
 async def nothing(_drive: Execution, _: Any) -> None: ...
@@ -234,8 +231,7 @@ async def test_expired_answers_and_silent_agents_are_removed(backend: Backend) -
 
 async def test_a_process_that_does_not_serve_has_few_duties(backend: Backend) -> None:
     async with opened(backend) as shop:
-        maintenance = maintenance_of(shop)
-        maintenance.serving = False
+        maintenance = maintenance_of(shop, serving=False)
         job_id = await shop.submit(nothing)
         await shop.claim(ttl_us=SECOND)
         shop.clock.advance(DAY)

@@ -114,7 +114,7 @@ async def test_who_is_asked_to_drain_is_told_at_each_beat_until_it_does(backend:
         told: list[str] = []
         ant = msgspec.structs.replace(ANT, offer=WorkerOffer(drains=True))
         herald = WorkerHeartbeat(shop.store, shop.clock, ant, lambda _identity: False)
-        herald.asked_to_drain = lambda: told.append("drain")
+        herald.on_drain(lambda: told.append("drain"))
         await herald.beat()
         line = ActDraft(act_id="a", what="worker.drain", who="ada", object="ant", reason="enough")
         await shop.store.presences.ask_to_drain("ant", line)

@@ -33,10 +33,10 @@ def make_isolated_command(
         return None
     options = [("--log-format", log_format), ("--log-level", log_level)]
     given = [word for option, value in options if value is not None for word in (option, value)]
-    return (sys.executable, "-m", "holdfast", "run_isolated", *([app_at] if app_at else []), *given)
+    return (sys.executable, "-m", "holdfast", "isolated", *([app_at] if app_at else []), *given)
 
 
-@click.command(hidden=True)
+@click.command("isolated", hidden=True)
 @click.argument("app_at", metavar="[APP]", required=False)
 @format_option
 @level_option

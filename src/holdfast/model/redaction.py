@@ -331,7 +331,7 @@ def own_words() -> frozenset[str]:
     from holdfast.model.events import EVENTS
     from holdfast.model.side_effects import CallStatus, Effect
 
-    words = {"redact", "default", "attachment", "assistant"}
+    words = {"redacted", "default", "attachment", "assistant"}
     for name, kind in EVENTS.items():
         words |= {name, *kind.__struct_fields__}
     for listed in (states.Status, states.WaitReason, states.MailKind, CallStatus, Effect):

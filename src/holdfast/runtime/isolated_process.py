@@ -47,7 +47,7 @@ async def open_isolated(
             renewal_thread=lease.thread,
             watchdog=lease.watchdog,
         )
-        progress.on_progress = worker.clear
+        progress.subscribe(worker.clear)
         yield worker
     finally:
         await store.close()

@@ -91,7 +91,7 @@ class Process:
         self._worker_command = worker_command
         self._telling: asyncio.Task[None] | None = None
         self._ids = RandomIds()
-        self._serving = self.maintenance.serving = serving
+        self._serving = serving
         self._warned: set[tuple[str, str]] = set()
         self._working: asyncio.Task[None] | None = None
         if serving:
@@ -116,7 +116,8 @@ class Process:
         are expired, and it claims every job that it has code for."""
         if self._serving:
             return
-        self._serving = self.maintenance.serving = True
+        self._serving = True
+        self.maintenance.serve()
         await stand(self.store, self._schedules)
         await self.maintenance.run_round()
         self._worker.serve()
@@ -224,7 +225,7 @@ class Process:
         """Sets a handler that is called once when an operator requests that this worker drains, unless it drains
         already."""
         if self._heartbeat is not None:
-            self._heartbeat.asked_to_drain = lambda: drain() if self._telling is None else None
+            self._heartbeat.on_drain(lambda: drain() if self._telling is None else None)
 
     def drain(self) -> None:
         """Claims no more; runs finish or release their jobs. Called a second time: they release them at once."""
@@ -234,7 +235,7 @@ class Process:
             )
         self._worker.drain()
 
-    async def mark_done(self) -> None:
+    async def wait_until_done(self) -> None:
         """Waits until the worker has ended by itself, after a drain."""
         if self._working is not None:
             await asyncio.wait([self._working])
@@ -242,7 +243,7 @@ class Process:
     async def close(self) -> None:
         """Finishes or releases what runs, and closes the store."""
         self._worker.drain(at_once=True)
-        await self.mark_done()
+        await self.wait_until_done()
         await self.store.close()
 
 
@@ -296,6 +297,7 @@ async def open_process(
         *(store, clock, neighbours, rules, random.random, meter, heartbeat),
         capabilities=offer.capabilities,
         leaves_suspects=isolated_command is None,
+        serving=False,
     )
     worker = Worker(
         config,

@@ -28,9 +28,13 @@ class WorkerHeartbeat:
         self._presence = presence
         self._is_dead = is_dead
         self._due_at = clock.tick_us()
-        self.asked_to_drain: Callable[[], None] = _unheard
-        """Called at each beat while an operator has requested that this worker drains and it does not drain yet."""
+        self._on_drain: Callable[[], None] = lambda: None
         self._speaking = asyncio.Lock()  # of two concurrent writes, the older could arrive last and win
+
+    def on_drain(self, handler: Callable[[], None]) -> None:
+        """Sets the handler of drain requests: called at each beat while an operator has requested that this worker
+        drains and it does not drain yet."""
+        self._on_drain = handler
 
     async def beat(self) -> None:
         """Renews the worker's presence, if a beat is due; removes dead neighbours from the list."""
@@ -41,7 +45,7 @@ class WorkerHeartbeat:
             self._due_at = self._clock.tick_us() + BEAT_US
             is_news = reply.drain and not self._presence.draining
         if is_news:
-            self.asked_to_drain()
+            self._on_drain()
         for worker, identity in reply.listed.items():
             if self._is_dead(identity):
                 log.info("worker %s is dead: removed from the list", worker)
@@ -63,7 +67,3 @@ class WorkerHeartbeat:
             await self._store.presences.remove(self._presence.worker, self._presence.identity)
         except HoldfastError as error:
             log.warning("this worker could not be removed from the list: %s", error)
-
-
-def _unheard() -> None:
-    """Default: a request to drain is ignored."""

@@ -24,12 +24,15 @@ log = logging.getLogger("holdfast.isolation")
 
 
 class ProgressMeter(Telemetry):
-    """Calls `on_progress` when a commit with progress is durable."""
+    """Calls its subscriber when a commit with progress is durable."""
 
-    __slots__ = ("on_progress",)
+    __slots__ = ("notify",)
 
     def __init__(self) -> None:
-        self.on_progress: Callable[[], None] = lambda: None
+        self.notify: Callable[[], None] = lambda: None
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        self.notify = callback
 
     def commit(self, appends: Sequence[Append]) -> Timed:
         if not any(append.progress for append in appends):
@@ -45,7 +48,7 @@ class _Commit(Timed):
 
     def over(self, how: str, detail: Any = None) -> None:
         if how == "committed":
-            self._meter.on_progress()
+            self._meter.notify()
 
 
 class LoneWorker(Worker):

@@ -99,12 +99,13 @@ class Maintenance:
         registry: Registry | None = None,
         sweep_every_us: int = SWEEP_EVERY_US,
         fires_schedules: bool = True,
+        serving: bool = True,
     ) -> None:
         """`leaves_suspects`: this process cannot isolate a job, and logs which suspects it leaves to others.
-        `registry` is the registry of external agents that is not in the store."""
-        self.serving = True
-        """Whether this process is a worker or a server. A process that only runs its own jobs is not listed, fires no
-        schedules and does not sweep; it does expire the leases of dead processes of its host."""
+        `registry` is the registry of external agents that is not in the store. `serving`: this process is a worker or a
+        server. A process that only runs its own jobs is not listed, fires no schedules and does not sweep; it does
+        expire the leases of dead processes of its host."""
+        self._is_serving = serving
         self.unwanted: Sequence[str] = ()
         """Kinds of work items for our capabilities that no agent of the preferred type has taken for a while."""
         self.last: LastSweep | None = None
@@ -139,11 +140,15 @@ class Maintenance:
             await rest(ROUND_S)
             await self.run_round()
 
+    def serve(self) -> None:
+        """From now on this process is a worker or a server."""
+        self._is_serving = True
+
     async def run_round(self) -> None:
         """Runs every duty that is due. One that fails runs again when it is next due."""
         failed: list[str] = []
         for duty in self.duties:
-            if (duty.serving and not self.serving) or self._clock.tick_us() < self._due_at[duty.name]:
+            if (duty.serving and not self._is_serving) or self._clock.tick_us() < self._due_at[duty.name]:
                 continue
             self._due_at[duty.name] = self._clock.tick_us() + duty.every_us
             try:

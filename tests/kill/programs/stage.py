@@ -516,7 +516,7 @@ class Stage:
             child.handed,
             renewal=self._make_renewal(life),
         )
-        progress.on_progress = worker.clear
+        progress.subscribe(worker.clear)
         self._set_to_work(life)
 
     def _start_process(self, name: str, child: Child | None = None) -> Life:
