@@ -324,7 +324,7 @@ def test_a_schema_that_points_outside_is_not_followed() -> None:
     """A server could make us ask anybody for the rest of its schema."""
     offer = Offer("t", {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}})
     with pytest.raises(InvalidSetting, match="is not part of it"):
-        hf.mcp("s", ["program"])._tool(offer).given({"a": 1})
+        hf.mcp("s", ["program"])._tool(offer).check_arguments({"a": 1})
 
 
 async def test_in_run_tools_a_reply_of_a_real_client(shop: Shop) -> None:

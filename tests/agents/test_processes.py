@@ -55,7 +55,7 @@ def _nap() -> None:
 
 async def gone(pids: list[int]) -> bool:
     """Whether none of them runs any more, given a moment."""
-    seen = HostProcesses("boot").seen
+    seen = HostProcesses("boot").look_up
     try:
         async with asyncio.timeout(PATIENCE_S):
             while any(seen(pid) is not Sight.GONE for pid in pids):
@@ -66,7 +66,7 @@ async def gone(pids: list[int]) -> bool:
 
 
 def here(pids: list[int]) -> bool:
-    return all(isinstance(HostProcesses("boot").seen(pid), int) for pid in pids)
+    return all(isinstance(HostProcesses("boot").look_up(pid), int) for pid in pids)
 
 
 async def test_what_a_program_printed_and_how_it_ended() -> None:
@@ -131,7 +131,7 @@ async def test_cancelled_again_and_again_it_is_gone_when_the_call_is_over(tmp_pa
         running.cancel()
         await asyncio.wait([running], timeout=0.01)
     assert running.cancelled()
-    assert HostProcesses("boot").seen(pids[0]) is Sight.GONE, "not a moment later"
+    assert HostProcesses("boot").look_up(pids[0]) is Sight.GONE, "not a moment later"
     assert await gone(pids)
 
 
@@ -171,7 +171,7 @@ async def test_a_cancelled_job_ends_its_programs(tmp_path: Path) -> None:
         await job.cancel("enough")
         with pytest.raises(JobCancelled):
             await job.result()
-        assert HostProcesses("boot").seen(pids[0]) is Sight.GONE, "the job is over when its programs are"
+        assert HostProcesses("boot").look_up(pids[0]) is Sight.GONE, "the job is over when its programs are"
         assert await gone(pids)
 
 
@@ -199,7 +199,7 @@ async def test_a_worker_killed_with_9_takes_its_programs_along(tmp_path: Path, g
         assert await gone(pids if guard == "guarded" else pids[:1])
     finally:
         for pid in pids:
-            if isinstance(HostProcesses("boot").seen(pid), int):
+            if isinstance(HostProcesses("boot").look_up(pid), int):
                 os.kill(pid, signal.SIGKILL)
 
 

@@ -148,7 +148,7 @@ def test_types_that_stand_for_themselves(app: hf.App) -> None:
     tool = app.tools["place"]
     check = jsonschema_rs.validator_for(schema)
     check.validate(good)
-    assert tool.given(good)["tags"] is None
+    assert tool.check_arguments(good)["tags"] is None
     wrong = [
         good | {"order": {"id": "o", "lines": [{}]}},
         good | {"order": {"id": "o", "lines": [], "colour": "green"}},
@@ -160,7 +160,7 @@ def test_types_that_stand_for_themselves(app: hf.App) -> None:
     for bad in wrong:
         assert not check.is_valid(bad), bad
         with pytest.raises(InvalidPayload):
-            tool.given(bad)
+            tool.check_arguments(bad)
 
 
 def test_definitions_of_one_name_are_kept_apart(app: hf.App) -> None:

@@ -41,7 +41,7 @@ def said(form: str, level: str = "info", worker: str = "") -> Iterator[tuple[io.
     stream = io.StringIO()
     with logging_as(form, level, stream) as log:
         if worker:
-            log.named(worker)
+            log.set_worker(worker)
         yield stream, logging.getLogger("holdfast.test")
 
 

@@ -28,7 +28,7 @@ from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.side_effects import Effect
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import HOUR, MINUTE, SECOND
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
 from tests.support.fixtures.stores import STORES
@@ -82,7 +82,7 @@ async def answer(shop: Shop, drive: Execution, text: str, **usage: int) -> Any:
         await asking.afford()
         asking.begin()
         shop.done[text] += 1
-        await asking.answered(ModelAnswer(text.upper(), usage))
+        await asking.record_answer(ModelAnswer(text.upper(), usage))
     assert asking.answer is not None
     return asking.answer.response
 

@@ -13,12 +13,12 @@ import pytest
 from holdfast.engine.host_processes import HostProcesses
 from holdfast.engine.recovery import Rules, SweepStats, prove_dead, sweep
 from holdfast.errors import StoreUnavailable
+from holdfast.model.crash_suspects import lone_label
 from holdfast.model.events import JobDeadLettered, JobRequeued
 from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
-from holdfast.model.suspicion import lone_label
 from holdfast.model.time import MINUTE, SECOND
 from holdfast.model.worker_identity import Identity, Sight, identity_in, worker_name
 from holdfast.store.clock import SystemClock
@@ -164,7 +164,7 @@ class Town:
     def here(self) -> Identity | None:
         return Identity("boot", 1, 10, 10)
 
-    def seen(self, pid: int) -> int | Sight:
+    def look_up(self, pid: int) -> int | Sight:
         return self._seen.get(pid, Sight.GONE)
 
 
@@ -211,18 +211,18 @@ def test_a_killed_process_is_seen_to_be_gone() -> None:
     here = processes.here()
     assert here is not None
     assert here.pid == os.getpid()
-    assert processes.seen(os.getpid()) == here.began
+    assert processes.look_up(os.getpid()) == here.began
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        began = processes.seen(child.pid)
+        began = processes.look_up(child.pid)
         assert not isinstance(began, Sight)
         assert began >= here.began
         name = worker_name("child", Identity(here.boot, here.space, child.pid, began))
         assert identity_in(name) == Identity(here.boot, here.space, child.pid, began)
         os.kill(child.pid, signal.SIGKILL)
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, and not yet looked at
-        assert processes.seen(child.pid) is Sight.GONE
+        assert processes.look_up(child.pid) is Sight.GONE
     finally:
         child.kill()
         child.communicate()
-    assert processes.seen(child.pid) is Sight.GONE
+    assert processes.look_up(child.pid) is Sight.GONE

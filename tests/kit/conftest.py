@@ -25,7 +25,7 @@ class Empty:
     def here(self) -> Identity:
         return self._here
 
-    def seen(self, _pid: int) -> Sight:
+    def look_up(self, _pid: int) -> Sight:
         return Sight.GONE
 
 

@@ -150,7 +150,7 @@ async def test_a_model_cannot_choose_a_secret(app: hf.App) -> None:
     (told,) = hf.schemas(charge)
     assert list(told["input_schema"]["properties"]) == ["cents"]  # type: ignore[call-overload]
     with pytest.raises(InvalidPayload, match="that a caller may give"):
-        charge.given({"cents": 1, "token": "secret://admin"})
+        charge.check_arguments({"cents": 1, "token": "secret://admin"})
     with pytest.raises(InvalidPayload, match="that a caller may give"):
         charge.admit({"cents": 1, "token": "secret://admin"}, frozenset())
 
@@ -194,7 +194,7 @@ def test_files_and_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         def find(self, name: str) -> str | None:
             return "from-the-vault-123456" if name == "db-password" else None
 
-        def known(self) -> list[str]:
+        def list_names(self) -> list[str]:
             return ["db-password"]
 
     hf.use_secrets(Vault())

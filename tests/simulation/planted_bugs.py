@@ -252,12 +252,14 @@ def a_result_on_its_way_to_the_disk_is_passed(patch: pytest.MonkeyPatch) -> None
 
 @bug
 def a_timeout_is_heard_out_of_turn(patch: pytest.MonkeyPatch) -> None:
-    async def given_up(self: Any, key: str, digest: str, generation: int, extras: Any = NOTHING) -> None:
+    async def record_cancelled(
+        self: Any, key: str, digest: str, generation: int, extras: Any = NOTHING
+    ) -> None:
         if not self.stopping:
             self.recorder.record(CallCancelled(key, digest, generation=generation), extras=extras)
             self.look()
 
-    patch.setattr(execution.Execution, "given_up", given_up)
+    patch.setattr(execution.Execution, "record_cancelled", record_cancelled)
 
 
 @bug
@@ -292,7 +294,7 @@ def a_job_falls_asleep_before_its_call(patch: pytest.MonkeyPatch) -> None:
     durable = journal_writer.JournalWriter.durable
 
     async def asleep(self: journal_writer.JournalWriter) -> None:
-        busy = self._on_loss.__self__._drive  # type: ignore[attr-defined]
+        busy = self._on_loss.__self__._execution  # type: ignore[attr-defined]
         if busy is not None:
             busy.running -= 1
         try:

@@ -12,13 +12,13 @@ from holdfast.client.in_process import EmbeddedClient
 from holdfast.engine.execution import Execution
 from holdfast.engine.recovery import Rules, find_last_sweep
 from holdfast.errors import StoreUnavailable
+from holdfast.model.crash_suspects import UNCLAIMED_US
 from holdfast.model.events import JobClaimed, JobRequeued
 from holdfast.model.ids import SequentialIds
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.suspicion import UNCLAIMED_US
 from holdfast.model.time import DAY, MINUTE, SECOND
 from holdfast.model.worker_identity import Identity, Sight
-from holdfast.store.intercepted import InterceptedStore
+from holdfast.store.interceptor import InterceptedStore
 from holdfast.testing.conformance.harness import Backend
 from holdfast.worker.maintenance import EXPIRY_EVERY_US, SWEEP_EVERY_US, Maintenance, Neighbours
 from tests.engine.shop import Shop, opened
@@ -33,7 +33,7 @@ class Nobody:
     def here(self) -> Identity | None:
         return None
 
-    def seen(self, _pid: int) -> int | Sight:
+    def look_up(self, _pid: int) -> int | Sight:
         return Sight.UNKNOWN
 
 
@@ -197,7 +197,7 @@ async def test_a_duty_that_fails_hinders_no_other(backend: Backend, caplog: pyte
         async def around(name: str, call: Any, args: Any, options: Any) -> Any:
             if name == "schedules.due":
                 raise StoreUnavailable("away")
-            if name == "work.unclaimed":
+            if name == "work.find_unclaimed":
                 raise ZeroDivisionError
             return await call(*args, **options)
 

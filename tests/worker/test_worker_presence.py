@@ -26,7 +26,7 @@ from holdfast.model.worker_presence import BEAT_US, Presence, SeenWorker, Worker
 from holdfast.runtime import open_store
 from holdfast.runtime.app import App
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import InterceptedStore
+from holdfast.store.interceptor import InterceptedStore
 from holdfast.testing.conformance.harness import Backend
 from holdfast.worker.heartbeat import WorkerHeartbeat
 from holdfast.worker.maintenance import Maintenance, Neighbours
@@ -54,7 +54,7 @@ async def test_a_beat_every_ten_seconds_and_no_more_questions(backend: Backend) 
         store = InterceptedStore(shop.store, count)
         herald = WorkerHeartbeat(store, shop.clock, ANT, lambda _identity: False)
         maintenance = Maintenance(
-            store, shop.clock, Neighbours(Nobody()), Rules(), random.random, herald=herald
+            store, shop.clock, Neighbours(Nobody()), Rules(), random.random, heartbeat=herald
         )
         for _ in range(6):
             await maintenance.run_round()
@@ -63,7 +63,7 @@ async def test_a_beat_every_ten_seconds_and_no_more_questions(backend: Backend) 
             "namespaces.list": 1,
             "schedules.list": 1,
         }  # does a schedule stand where a wrong clock has put it?
-        assert calls == {"presences.beat": 3, "schedules.due": 6, "work.unclaimed": 6} | once
+        assert calls == {"presences.beat": 3, "schedules.due": 6, "work.find_unclaimed": 6} | once
         (seen,) = await shop.store.presences.list()
         assert seen.state is WorkerState.HERE
 
@@ -92,7 +92,7 @@ async def test_a_store_that_is_away_hears_of_it_at_the_next_round(backend: Backe
         store = InterceptedStore(shop.store, around)
         herald = WorkerHeartbeat(store, shop.clock, ANT, lambda _identity: False)
         maintenance = Maintenance(
-            store, shop.clock, Neighbours(Nobody()), Rules(), random.random, herald=herald
+            store, shop.clock, Neighbours(Nobody()), Rules(), random.random, heartbeat=herald
         )
         await maintenance.run_round()
         await herald.drain()

@@ -126,7 +126,7 @@ class Agent(Generic[P, R]):
         host = await self._host()
         return host, await host.start(self.draft(self.signature.bind(args, kwargs), job_id=job_id))
 
-    def given(self, named: Mapping[str, Any]) -> dict[str, Any]:
+    def check_arguments(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments that somebody else named, as JSON, checked against the hints."""
         self.signature.no_secrets(named)
         given = self.signature.bind((), named)

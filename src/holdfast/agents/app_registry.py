@@ -252,7 +252,7 @@ class AppRegistry(ABC):
         def declare(agent: A) -> A:
             from holdfast.engine.cron import after
 
-            draft = agent.draft(agent.given(given or {}))
+            draft = agent.draft(agent.check_arguments(given or {}))
             schedule = Schedule(
                 schedule_id=id or agent.name,
                 kind=draft.kind,

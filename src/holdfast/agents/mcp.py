@@ -197,7 +197,7 @@ class McpServer:
         found = self._policy.find_rule(name)
         rule = found or Rule(pattern=name)
         terms = CallPolicy(effect=self._effect(offer, rule), longest_call_us=self._longest_us)
-        return McpTool(self, offer, name, self._policy.guarded(found, rule.terms(terms)), rule)
+        return McpTool(self, offer, name, self._policy.apply_rule(found, rule.terms(terms)), rule)
 
     def _effect(self, offer: Offer, rule: Rule) -> Effect:
         if self._trust_hints and offer.read_only:

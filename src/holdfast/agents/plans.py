@@ -224,7 +224,7 @@ class _Execution:
         callee = self._offered[node.tool]
         self._note_start(node)
         try:
-            given = callee.given(resolve(node.args, self._outputs))
+            given = callee.check_arguments(resolve(node.args, self._outputs))
             output = await callee.outcome(given)
             value = callee.signature.result(output)
         except asyncio.CancelledError:

@@ -191,7 +191,7 @@ class Policy:
                 agent.timeout_us = rule.timeout_us
 
     def _change(self, rule: Rule | None, terms: CallPolicy) -> CallPolicy:
-        return self.guarded(rule, terms if rule is None else rule.terms(terms))
+        return self.apply_rule(rule, terms if rule is None else rule.terms(terms))
 
     def over(self, tools: Iterable[Tool[..., Any]]) -> list[Tool[..., Any]]:
         """The same tools, on the terms that the policy sets."""
@@ -201,7 +201,7 @@ class Policy:
             ruled.append(tool if terms is tool.terms else tool.with_terms(terms))
         return ruled
 
-    def guarded(self, rule: Rule | None, terms: CallPolicy) -> CallPolicy:
+    def apply_rule(self, rule: Rule | None, terms: CallPolicy) -> CallPolicy:
         """The terms of a tool that this rule fits, with what holds for unsafe ones of which it says nothing."""
         said = rule is not None and (rule.approve is not None or rule.deny)
         if self.unsafe == ALLOW or said or terms.effect is not Effect.UNSAFE or terms.approve is not None:

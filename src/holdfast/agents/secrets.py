@@ -131,7 +131,7 @@ class Source(Protocol):
         """The value, or None: somebody else may have it."""
         ...
 
-    def known(self) -> Iterable[str]:
+    def list_names(self) -> Iterable[str]:
         """Names whose values should be kept out of everything from the start; may be none."""
         ...
 
@@ -142,7 +142,7 @@ class Environment:
     def find(self, name: str) -> str | None:
         return os.environ.get(PREFIX + _key(name).upper())
 
-    def known(self) -> list[str]:
+    def list_names(self) -> list[str]:
         return sorted(name.removeprefix(PREFIX).lower() for name in os.environ if name.startswith(PREFIX))
 
 
@@ -165,7 +165,7 @@ class Directory:
         except (OSError, UnicodeDecodeError):
             return None
 
-    def known(self) -> list[str]:
+    def list_names(self) -> list[str]:
         folder = os.environ.get(DIRECTORY)
         try:
             return (
@@ -202,7 +202,7 @@ def find_secret_values() -> list[tuple[str, str]]:
     found = [
         (_key(name), value)
         for source in _sources
-        for name in source.known()
+        for name in source.list_names()
         if (value := source.find(name)) is not None
     ]
     return [*found, *credentials]

@@ -197,7 +197,7 @@ class SessionAgent:
         engine = session_turns.SessionTurn(drive, session_id)
         begun = await engine.begin()
         if not begun.inputs:
-            return {"joined": await engine.joined()}
+            return {"joined": await engine.find_joined_turn()}
         begun = await _branched(engine, begun)
         history, state = await self._loaded(engine, begun)
         turn = Turn(engine, begun, history, state)

@@ -213,7 +213,7 @@ def _checked(callee: Callee, arguments: Any) -> dict[str, Any]:
         msg = f"the arguments of {callee.name} are not a JSON object"
         raise InvalidPayload(msg, hint='Send an object with the arguments by name: {"name": value}.')
     encode_result(dict(named))
-    given = callee.given(named)
+    given = callee.check_arguments(named)
     encode_result(given)  # defaults come on top
     return given
 

@@ -126,7 +126,7 @@ class Tool(Generic[P, R], metaclass=_ToolType):
 
         return call
 
-    def given(self, named: Mapping[str, Any]) -> dict[str, Any]:
+    def check_arguments(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments that somebody else named, as JSON, checked against the hints; nothing is called."""
         self.signature.no_secrets(named)
         given = self.signature.bind((), self._named(dict(named)))
@@ -183,7 +183,7 @@ class Tool(Generic[P, R], metaclass=_ToolType):
 
 _ATTRIBUTES: Final = (
     *("name", "function", "signature", "schema", "terms", "raises"),
-    *("given", "admit", "outcome", "answer", "with_terms"),
+    *("check_arguments", "admit", "outcome", "answer", "with_terms"),
 )
 """What a tool's function has of the tool."""
 

@@ -53,7 +53,7 @@ def _is_stopped_here(store: Store, worker: str) -> bool:
     here, who = processes.here(), identity_in(worker)
     if here is None or who is None or not is_neighbour(who, here):
         return False
-    return processes.seen(who.pid) == who.began and processes.is_stopped(who.pid)
+    return processes.look_up(who.pid) == who.began and processes.is_stopped(who.pid)
 
 
 async def _is_silent(store: Store, worker: str) -> bool:

@@ -215,12 +215,12 @@ async def _claim(
     # Also without room: a claim that was granted before finds the same work.
     ask = msgspec.structs.replace(ask, most=tasks_max)
     if api.chance() * UNWANTED_EVERY < 1:
-        unwanted = tuple(await api.store.work.unpreferred(capabilities, grace_us=PREFERENCE_US))
+        unwanted = tuple(await api.store.work.find_unpreferred(capabilities, grace_us=PREFERENCE_US))
         ask = msgspec.structs.replace(ask, kinds=(*ask.kinds, *unwanted))
     granted = await api.external_work.claim(ask)
     if granted or await api.store.leases.count(ask.worker) >= tasks_max:
         return granted
-    unwanted = tuple(await api.store.work.unpreferred(capabilities, grace_us=PREFERENCE_US))
+    unwanted = tuple(await api.store.work.find_unpreferred(capabilities, grace_us=PREFERENCE_US))
     if not unwanted:
         return []
     return await api.external_work.claim(msgspec.structs.replace(ask, kinds=unwanted))

@@ -15,7 +15,7 @@ from holdfast.cli.logs import format_option, level_option, logging_as
 from holdfast.cli.options import store_option
 from holdfast.cli.output import wait_for
 from holdfast.errors import Misuse
-from holdfast.model.suspicion import STORE_AWAY
+from holdfast.model.crash_suspects import STORE_AWAY
 from holdfast.runtime import supervisor_link
 from holdfast.runtime.app import App
 from holdfast.runtime.app_loader import load
@@ -50,7 +50,7 @@ def run_isolated(app_at: str | None, where: str, *, log_format: str, log_level: 
     handed = msgspec.json.decode(given, type=Handed)
     with logging_as(log_format, log_level) as log:
         app = App(where) if app_at is None else load(app_at)
-        sys.exit(wait_for(_drive(app, where, handed, log.named)))
+        sys.exit(wait_for(_drive(app, where, handed, log.set_worker)))
 
 
 async def _drive(app: App, where: str, handed: Handed, named: Callable[[str], None]) -> int:

@@ -54,7 +54,7 @@ class Log:
     def __init__(self) -> None:
         self.always: dict[str, str] = {}
 
-    def named(self, worker: str) -> None:
+    def set_worker(self, worker: str) -> None:
         self.always["worker"] = worker
 
 

@@ -152,7 +152,7 @@ def run(
     offer = msgspec.structs.replace(offer, drains=True)
     alone = make_isolated_command(app_at, where, log_format, log_level)
     with logging_as(log_format, log_level) as log:
-        wait_for(_work(app, offer, name, where, port, log.named, alone))
+        wait_for(_work(app, offer, name, where, port, log.set_worker, alone))
 
 
 async def _work(
@@ -184,14 +184,14 @@ async def _work(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, _stop, process, door)
-        process.heed(lambda: _drain(process, door))
+        process.set_drain_handler(lambda: _drain(process, door))
         kinds = (
             ", ".join(sorted({*app.agents, *app.sessions}))
             or "configured agents only (the application declares none)"
         )
         if not supervisor_link.ready(kinds):
             click.echo(f"working on {kinds}; stop with Ctrl-C", err=True)
-        await process.done()
+        await process.mark_done()
 
 
 def _meter(port: _Port | None) -> Telemetry:

@@ -135,7 +135,7 @@ class Gate:
             return
         self._used[key.key_id] = now
         try:
-            await self._store.keys.used(key.key_id, every_us=USES_EVERY_US)
+            await self._store.keys.record_use(key.key_id, every_us=USES_EVERY_US)
         except HoldfastError as error:
             _log.warning("the last use of API key %s could not be stored: %s", key.key_id, error.code)
 

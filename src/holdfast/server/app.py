@@ -194,7 +194,7 @@ class Service:
                 _log.exception("request %s failed with an unexpected error", named)
                 scope[CODE] = HoldfastError.code
                 if not begun:
-                    await _problem(problems.broken(named), {})(scope, receive, signed)
+                    await _problem(problems.make_internal_error(named), {})(scope, receive, signed)
 
     async def _answer(self, scope: Scope, headers: Headers, receive: Receive, named: str) -> ASGIApp:
         check_visitor(scope, headers, self._settings)

@@ -127,7 +127,7 @@ class Bridge:
             answer = _refusal(refused, named)
         except Exception:  # nobody foresaw it: the log has all of it, and the bridge stands
             log.exception("request %s over NATS failed with an unexpected error", named)
-            answer = _problem(problems.broken(named))
+            answer = _problem(problems.make_internal_error(named))
         data = encode_json(answer)
         if len(data) > client.max_payload:
             msg = f"the answer has {len(data):,} bytes, and NATS takes {client.max_payload:,}"

@@ -115,7 +115,7 @@ def make_problem(error: HoldfastError, status: int, request_id: str, pointer: st
     )
 
 
-def broken(request_id: str) -> Problem:
+def make_internal_error(request_id: str) -> Problem:
     """The problem document of an unexpected error: it names only where to look."""
     return Problem(
         type="urn:holdfast:error:error",

@@ -25,7 +25,7 @@ def measure_responses(metrics: Metrics, scope: Scope, send: Send) -> Send:
         if message["type"] == "http.response.start":
             took = time.perf_counter() - began
             route = scope.get(ROUTE, "none")
-            metrics.answered(method, route, message["status"], took, scope.get(CODE))
+            metrics.record_response(method, route, message["status"], took, scope.get(CODE))
         await send(message)
 
     return watched

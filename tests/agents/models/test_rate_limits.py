@@ -18,31 +18,31 @@ def test_so_many_requests_a_minute() -> None:
     gate = ProviderLimiter(hf.Limits(requests_per_minute=2))
     for at in (NOW, NOW + 10 * SECOND):
         assert gate.opens_at(at) == at
-        gate.asked(at)
+        gate.record_request(at)
     assert gate.opens_at(NOW + 20 * SECOND) == NOW + MINUTE, "when the first of the two is a minute old"
     assert gate.opens_at(NOW + MINUTE) == NOW + MINUTE
 
 
 def test_so_many_tokens_a_minute() -> None:
     gate = ProviderLimiter(hf.Limits(tokens_per_minute=100))
-    gate.answered(NOW, 60)
+    gate.record_answer(NOW, 60)
     assert gate.opens_at(NOW + SECOND) == NOW + SECOND, "there is room yet"
-    gate.answered(NOW + SECOND, 60)
+    gate.record_answer(NOW + SECOND, 60)
     assert gate.opens_at(NOW + 2 * SECOND) == NOW + MINUTE, "when the first sixty no longer count"
-    gate.answered(NOW + 2 * SECOND, 500)
+    gate.record_answer(NOW + 2 * SECOND, 500)
     assert gate.opens_at(NOW + 3 * SECOND) == NOW + 2 * SECOND + MINUTE
 
 
 def test_a_model_that_fails_again_and_again_is_left_alone_for_a_while() -> None:
     gate = ProviderLimiter(hf.Limits())
     for _ in range(SHUT_AFTER - 1):
-        gate.failed(NOW, None)
+        gate.record_failure(NOW, None)
     assert gate.opens_at(NOW) == NOW
-    gate.failed(NOW, None)
+    gate.record_failure(NOW, None)
     assert gate.opens_at(NOW) == NOW + SHUT_US
-    gate.failed(NOW, 5 * MINUTE)
+    gate.record_failure(NOW, 5 * MINUTE)
     assert gate.opens_at(NOW) == NOW + 5 * MINUTE, "as long as it asks for"
-    gate.answered(NOW, 1)
+    gate.record_answer(NOW, 1)
     assert gate.opens_at(NOW) == NOW, "one answer, and it is open"
 
 

@@ -78,7 +78,7 @@ async def test_a_refused_renewal_of_a_session_is_tried_again() -> None:
         lease_expires_at="",
         attempt=1,
     )
-    keeping.claimed([item], lease_s=0)
+    keeping.track_work([item], lease_s=0)
     async with asyncio.timeout(60):
         await server.ended.wait()
     await keeping.close()

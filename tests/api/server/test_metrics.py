@@ -181,11 +181,11 @@ async def test_jobs_that_stand_still_are_a_gauge(backend: Backend) -> None:
 
 def test_what_the_engine_says_is_counted_as_what_it_is() -> None:
     metrics = Metrics()
-    metrics.swept(SweepStats(expired_found=5, recovered=3, failed=2, errors=1, scan_duration_ms=40))
-    metrics.refused(Fenced("somebody else's"))
-    metrics.unproven()
-    metrics.cached(hit=True)
-    metrics.cached(hit=False)
+    metrics.record_sweep(SweepStats(expired_found=5, recovered=3, failed=2, errors=1, scan_duration_ms=40))
+    metrics.record_refusal(Fenced("somebody else's"))
+    metrics.record_unproven()
+    metrics.record_cache_lookup(hit=True)
+    metrics.record_cache_lookup(hit=False)
     usage = {"input": 30, "output": 12, "usd_micros": 1500}
     metrics.model(None, "anthropic:m", "0/m#1").over("answered", usage)  # type: ignore[arg-type]
     metrics.model(None, "anthropic:m", "0/m#2").over("again")  # type: ignore[arg-type]
@@ -223,17 +223,17 @@ def test_nobody_who_watches_costs_nothing_but_a_call() -> None:
         "commit": ((),),
         "attempt": (None,),
         "call": (None, "t", "read_only", "k"),
-        "isolated": ("started",),
+        "record_isolation": ("started",),
         "model": (None, "m", "k"),
-        "claimed": ((),),
-        "refused": (None,),
-        "replayed": (),
-        "unproven": (),
-        "stalled": (),
-        "swept": (None,),
+        "record_claims": ((),),
+        "record_refusal": (None,),
+        "record_replay": (),
+        "record_unproven": (),
+        "record_stall": (),
+        "record_sweep": (None,),
     }
     hooks = {name for name in vars(Telemetry) if not name.startswith("_")}
-    assert hooks == set(asked) | {"cached"}
+    assert hooks == set(asked) | {"record_cache_lookup"}
     for name, args in asked.items():
         assert getattr(SILENT, name)(*args) in {NOTHING, None}, name
     assert hooks <= set(vars(Metrics)), "and whoever counts overrides all of them"

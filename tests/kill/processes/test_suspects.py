@@ -69,7 +69,7 @@ def pids_alone(worker: Child) -> list[int]:
 async def until_gone(pid: int) -> None:
     processes = HostProcesses(SystemClock().boot())
     async with asyncio.timeout(PATIENCE_S):
-        while processes.seen(pid) is not Sight.GONE:  # noqa: ASYNC110 - the kernel does it
+        while processes.look_up(pid) is not Sight.GONE:  # noqa: ASYNC110 - the kernel does it
             await asyncio.sleep(0.02)
 
 

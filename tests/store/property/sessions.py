@@ -351,7 +351,9 @@ class SessionRules(World):
             case "meta":
                 self.ask("sessions.meta", session, namespace=namespace)
             case "handle":
-                self.ask("sessions.bound", data.draw(st.sampled_from(HANDLES)), namespace=namespace)
+                self.ask(
+                    "sessions.find_bound_session", data.draw(st.sampled_from(HANDLES)), namespace=namespace
+                )
             case "pending":
                 self.ask("inbox.list_pending", session, namespace=namespace)
 

@@ -170,7 +170,9 @@ async def everything(store: Store, jobs: Sequence[str]) -> dict[str, Any]:
         shown[f"attachments {namespace}"] = intents
         shown[f"ledger counts {namespace}"] = await store.ledger.counts(namespace)
         for handle in HANDLES:
-            shown[f"handle {namespace} {handle}"] = await store.sessions.bound(handle, namespace=namespace)
+            shown[f"handle {namespace} {handle}"] = await store.sessions.find_bound_session(
+                handle, namespace=namespace
+            )
         for session in SESSIONS:
             place = f"{namespace} {session}"
             shown[f"session {place}"] = await store.sessions.load(session, namespace=namespace)

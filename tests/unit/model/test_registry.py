@@ -15,10 +15,10 @@ from holdfast.model.agent_registry import (
     Changes,
     Seen,
     apply_changes,
-    beaten,
     get_last_heartbeat,
     make_entry,
     read_entry,
+    record_heartbeat,
     root_guid,
     status_of,
     sub_guid,
@@ -94,14 +94,15 @@ def test_nobody_is_heard_in_the_future() -> None:
 
 def test_a_beat_and_a_change_touch_only_their_own() -> None:
     entry = make_entry(read_entry(json.dumps(TOLD).encode()), None, NOW)
-    beat = beaten(NOW + SECOND, AgentStatus.BUSY, 2)
+    beat = record_heartbeat(NOW + SECOND, AgentStatus.BUSY, 2)
     change = apply_changes(Changes(handle="anna", capabilities=("dig",)), NOW)
     one, other = beat(change(entry)), change(beat(entry))
     assert one.handle == other.handle == "anna"
     assert one.status == other.status == AgentStatus.BUSY
     assert one.current_task_count == other.current_task_count == 2
     assert (
-        beaten(NOW)(msgspec.structs.replace(entry, status=AgentStatus.OFFLINE)).status is AgentStatus.ONLINE
+        record_heartbeat(NOW)(msgspec.structs.replace(entry, status=AgentStatus.OFFLINE)).status
+        is AgentStatus.ONLINE
     )
 
 

@@ -553,7 +553,7 @@ async def test_a_turn_is_committed_once(store: Store) -> None:
 
 async def test_a_handle_serves_one_session(store: Store) -> None:
     await store.sessions.save_meta(SessionMeta(session_id="s", relation={"child": "p"}), handle="h")
-    assert await store.sessions.bound("h") == "s"
+    assert await store.sessions.find_bound_session("h") == "s"
     assert await store.sessions.load("s") is None, "nothing was committed"
     with pytest.raises(SessionBound):
         await store.sessions.commit(TurnCommit(session_id="other"), handle="h")

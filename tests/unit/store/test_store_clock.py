@@ -42,7 +42,7 @@ class Host:
         """As `look_at_server` does it, with a round trip that takes so long."""
         server = self._server
         while True:
-            asked, settled = self.ticks.tick_us(), self.clock.settled_us()
+            asked, settled = self.ticks.tick_us(), self.clock.read_settled_us()
             server.advance(trip_us // 2)
             seen_at, found = server.seen_at, server.wall_us
             if settled is not None:

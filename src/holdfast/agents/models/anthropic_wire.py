@@ -49,7 +49,7 @@ class AnthropicWire:
     def gathering(self, body: Body) -> AnthropicGathering:
         return AnthropicGathering()
 
-    def streamed(self, response: Body, body: Body) -> Iterator[tuple[str, Any]]:
+    def to_stream(self, response: Body, body: Body) -> Iterator[tuple[str, Any]]:
         content = response.get("content") or []
         begun = response | {"content": [], "stop_reason": None, "stop_sequence": None}
         yield "message_start", {"type": "message_start", "message": begun}

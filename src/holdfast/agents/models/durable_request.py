@@ -84,7 +84,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     def gate(self, model: str) -> ProviderLimiter:
         return self.gates.setdefault(model, ProviderLimiter(self.patience.limits))
 
-    def told(self, wire: Wire, model: str, response: Body) -> dict[str, Any]:
+    def measure_usage(self, wire: Wire, model: str, response: Body) -> dict[str, Any]:
         """What the answer used up, in tokens and, if its price is known, in money."""
         usage = wire.usage(response)
         told: dict[str, Any] = msgspec.to_builtins(usage)
@@ -122,7 +122,7 @@ class _One:
                     return served
                 await asking.rest(served.at)
         except asyncio.CancelledError:
-            await asking.given_up()
+            await asking.record_cancelled()
             raise
 
     async def _kept(self, asking: Asking) -> Served | None:
@@ -132,12 +132,12 @@ class _One:
             return None
         with asking.working():
             found = await cache.find(store, self._drive.owner.namespace, self._request)
-        self._drive.meter.cached(hit=found is not None)
+        self._drive.meter.record_cache_lookup(hit=found is not None)
         if found is None:
             return None
         asking.begin()
         answer = ModelAnswer(found, {"cached": True})
-        await asking.answered(answer)
+        await asking.record_answer(answer)
         return self._replayed(asking, answer)
 
     async def _attempt(self, asking: Asking) -> Served | _Later:
@@ -149,7 +149,7 @@ class _One:
         async with AsyncExitStack() as stack:
             with asking.working():
                 await stack.enter_async_context(self._gate.slot())
-            self._gate.asked(asking.now_us())
+            self._gate.record_request(asking.now_us())
             asking.begin()
             try:
                 with asking.working():
@@ -192,7 +192,7 @@ class _One:
             answer = ModelAnswer(error={"status": live.status, "body": value, "headers": headers})
         else:
             answer = self._answer(asking, value)
-        await asking.answered(answer)
+        await asking.record_answer(answer)
         await self._keep(answer)
         return self._replayed(asking, answer)
 
@@ -205,13 +205,13 @@ class _One:
         later = self._later(asking, error, None)
         if later is not None:
             return later
-        await asking.answered(ModelAnswer(error={"kind": error.kind, "message": str(error)}))
-        raise asking.failed(error)
+        await asking.record_answer(ModelAnswer(error={"kind": error.kind, "message": str(error)}))
+        raise asking.note_error(error)
 
     def _later(self, asking: Asking, failure: Failure, retry_after_us: int | None) -> _Later | None:
         """When the next attempt is due, with the one that failed on record; None, if there is no other."""
         if isinstance(failure, Unreachable) or is_transient_status(failure.status):
-            self._gate.failed(asking.now_us(), retry_after_us)
+            self._gate.record_failure(asking.now_us(), retry_after_us)
         patience, errors = self._exchange.patience, self._exchange.to_errors(failure)
         failed_attempts = asking.failed_attempts + 1
         wait_us = patience.wait_us(failed_attempts, errors, asking.chance(), retry_after_us)
@@ -225,8 +225,8 @@ class _One:
         """The answer as it is kept; or that it cannot be."""
         if not isinstance(value, dict):
             return ModelAnswer(error={"status": 502, "body": value, "headers": {}})
-        told = self._exchange.told(self._wire, self._request.model, value)
-        self._gate.answered(asking.now_us(), told.get("input", 0) + told.get("output", 0))
+        told = self._exchange.measure_usage(self._wire, self._request.model, value)
+        self._gate.record_answer(asking.now_us(), told.get("input", 0) + told.get("output", 0))
         try:
             encode_result(value)
         except HoldfastError as error:
@@ -242,28 +242,28 @@ class _One:
                 200, {"content-type": "text/event-stream"}, self._part(asking, error), asking.step_key
             )
         if error is not None and "kind" in error:
-            raise asking.failed(Unreachable(error["kind"], error["message"]))
+            raise asking.note_error(Unreachable(error["kind"], error["message"]))
         if error is not None and error["status"] >= BAD:
             headers = {**error["headers"], "content-type": "application/json"}
             return Served(error["status"], headers, canonical.encode(error["body"]), asking.step_key)
         if not self._body.get("stream"):
             body = canonical.encode(answer.response)
             return Served(200, {"content-type": "application/json"}, body, asking.step_key)
-        events = [("error", error["body"])] if error else self._wire.streamed(answer.response, self._body)
+        events = [("error", error["body"])] if error else self._wire.to_stream(answer.response, self._body)
         pieces = b"".join(sse.encode_event(name, data) for name, data in events)
         return Served(200, {"content-type": "text/event-stream"}, pieces, asking.step_key)
 
     async def _part(self, asking: Asking, error: Any) -> AsyncIterator[bytes]:
         """What its reader had of a stream when it left; for whoever reads on there is an error."""
         gathering = self._wire.gathering(self._body)
-        for name, data in self._wire.streamed(error["part"], self._body):
+        for name, data in self._wire.to_stream(error["part"], self._body):
             piece = sse.encode_event(name, data)
             for one in sse.SseReader().feed(piece):
                 gathering.take(*one)
             if gathering.complete:
                 break
             yield piece
-        raise asking.failed(Unreachable(error["kind"], error["message"]))
+        raise asking.note_error(Unreachable(error["kind"], error["message"]))
 
 
 class KnownRequest(msgspec.Struct, frozen=True):

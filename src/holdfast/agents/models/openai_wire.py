@@ -49,7 +49,7 @@ class ChatWire:
     def gathering(self, body: Body) -> ChatGathering:
         return ChatGathering()
 
-    def streamed(self, response: Body, body: Body) -> Iterator[tuple[str, Any]]:
+    def to_stream(self, response: Body, body: Body) -> Iterator[tuple[str, Any]]:
         head = {key: value for key, value in response.items() if key not in {"choices", "usage"}}
         head["object"] = "chat.completion.chunk"
         for choice in response.get("choices") or []:
@@ -155,7 +155,7 @@ class ResponsesWire:
     def gathering(self, body: Body) -> ResponsesGathering:
         return ResponsesGathering()
 
-    def streamed(self, response: Body, body: Body) -> Iterator[tuple[str, Any]]:
+    def to_stream(self, response: Body, body: Body) -> Iterator[tuple[str, Any]]:
         for number_, (kind, rest) in enumerate(_responses_events(response)):
             yield kind, {"type": kind, "sequence_number": number_, **rest}
 

@@ -141,16 +141,16 @@ class ProviderLimiter:
                 return
         self._inside -= 1
 
-    def asked(self, now: Micros) -> None:
+    def record_request(self, now: Micros) -> None:
         if self._limits.requests_per_minute is not None:
             self._asked.append(now)
 
-    def answered(self, now: Micros, tokens: int) -> None:
+    def record_answer(self, now: Micros, tokens: int) -> None:
         self._failures, self._shut_until = 0, 0
         if self._limits.tokens_per_minute is not None:
             self._used.append((now, tokens))
 
-    def failed(self, now: Micros, retry_after_us: Micros | None) -> None:
+    def record_failure(self, now: Micros, retry_after_us: Micros | None) -> None:
         """One more failure. After a few in a row the gate is shut, for everybody in this process."""
         self._failures += 1
         if self._failures >= SHUT_AFTER:

@@ -91,7 +91,7 @@ class _Reply:
 
 async def _stream(message: Body, body: Body, pace_us: int) -> AsyncIterator[bytes]:
     """The message as events, its texts word by word."""
-    for name, data in WIRE.streamed(message, body):
+    for name, data in WIRE.to_stream(message, body):
         delta = data.get("delta") or {}
         if name != "content_block_delta" or delta.get("type") != "text_delta":
             yield sse.encode_event(name, data)

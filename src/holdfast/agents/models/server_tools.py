@@ -50,7 +50,7 @@ async def run_server_tool_request(
     if not body.get("stream") or kept["status"] >= BAD:
         data = canonical.encode(kept["body"])
         return Served(kept["status"], {"content-type": "application/json"}, data, "")
-    events = wire.streamed(kept["body"], body)
+    events = wire.to_stream(kept["body"], body)
     data = b"".join(sse.encode_event(name, said) for name, said in events)
     return Served(kept["status"], {"content-type": "text/event-stream"}, data, "")
 

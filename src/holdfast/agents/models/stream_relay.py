@@ -60,7 +60,7 @@ class Flow:
         except asyncio.CancelledError:
             if not self._settled:
                 self._settled = True
-                await self._asking.given_up()
+                await self._asking.record_cancelled()
             raise
         except Exception as error:
             await self._break(error)
@@ -86,13 +86,13 @@ class Flow:
         self._settled = True
         error = self._gathering.error
         if error is not None:
-            await self._asking.answered(ModelAnswer(error={"status": 200, "body": error, "headers": {}}))
+            await self._asking.record_answer(ModelAnswer(error={"status": 200, "body": error, "headers": {}}))
             return None
         answer = self._answer(self._asking, self._gathering.message())
         if answer.error is not None:
             message = str(answer.error["body"]["error"]["message"])
             answer = ModelAnswer(usage=answer.usage, error={"kind": UNKEPT, "message": message})
-        await self._asking.answered(answer)
+        await self._asking.record_answer(answer)
         if self._gathering.complete:
             await self._keep(answer)
         return answer
@@ -103,11 +103,11 @@ class Flow:
             raise Unreachable(answer.error["kind"], answer.error["message"])
 
     async def _break(self, error: Exception) -> None:
-        self._asking.failed(error)
+        self._asking.note_error(error)
         if not self._settled and not self._asking.stopped:
             self._settled = True
             kind = getattr(error, "kind", "RemoteProtocolError")
-            await self._asking.answered(ModelAnswer(error={"kind": kind, "message": str(error)}))
+            await self._asking.record_answer(ModelAnswer(error={"kind": kind, "message": str(error)}))
 
     async def _left(self) -> None:
         """Its reader does not want the rest. What there is, is kept for a replay that reads as far."""
@@ -121,7 +121,7 @@ class Flow:
         if part.error is None:
             error = {"kind": "ReadError", "message": LEFT, "part": part.response}
             part = ModelAnswer(usage=part.usage, error=error)
-        await self._asking.answered(part)
+        await self._asking.record_answer(part)
 
     async def close(self) -> None:
         """Nothing is read any more, and the connection is given back."""

@@ -82,7 +82,7 @@ class Wire(Protocol):
 
     def gathering(self, body: Body) -> Gathering: ...
 
-    def streamed(self, response: Body, body: Body) -> Iterator[tuple[str, Any]]:
+    def to_stream(self, response: Body, body: Body) -> Iterator[tuple[str, Any]]:
         """The answer as a stream again: the same events, in fewer pieces."""
         ...
 
@@ -112,7 +112,7 @@ class PlainWire:
     def gathering(self, body: Body) -> Gathering:
         raise NotImplementedError
 
-    def streamed(self, response: Body, body: Body) -> Iterator[tuple[str, Any]]:
+    def to_stream(self, response: Body, body: Body) -> Iterator[tuple[str, Any]]:
         raise NotImplementedError
 
 

@@ -67,7 +67,7 @@ class Allowed:
         msg = f"{place} is not an allowed host"
         raise Refused(msg, hint=_HINT)
 
-    def connected(self, place: HostPort, limit_s: float) -> socket.socket:
+    def connect(self, place: HostPort, limit_s: float) -> socket.socket:
         """A connection to the place, at an address that may be asked: the one that was judged, not the name."""
         last: OSError | None = None
         judged = list(self._addresses(place))

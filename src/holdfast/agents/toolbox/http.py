@@ -191,7 +191,7 @@ class _Web:
 
     def connected(self, place: HostPort, *, secure: bool) -> socket.socket:
         """A connection to an address that may be asked. Until it is there, nothing was sent."""
-        plain = self._allowed.connected(place, self._limit_s)
+        plain = self._allowed.connect(place, self._limit_s)
         if not secure:
             return plain
         try:

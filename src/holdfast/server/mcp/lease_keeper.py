@@ -55,7 +55,7 @@ class Keeping:
 
     # ── agents ────────────────────────────────────────────────────────────────────────────────────
 
-    def registered(self, agent: AgentEntryView, register: Callable[[], Awaitable[AgentEntryView]]) -> None:
+    def track_agent(self, agent: AgentEntryView, register: Callable[[], Awaitable[AgentEntryView]]) -> None:
         """From now on this agent beats; where nobody knows it any more, it registers again."""
         self.agent = agent
         self._start(f"beat {agent.guid}", self._beat_on(agent, register))
@@ -89,7 +89,7 @@ class Keeping:
 
     # ── work ──────────────────────────────────────────────────────────────────────────────────────
 
-    def claimed(self, items: Iterable[ClaimedWork], lease_s: int) -> None:
+    def track_work(self, items: Iterable[ClaimedWork], lease_s: int) -> None:
         """From now on these are renewed."""
         for item in items:
             self._kept[item.id] = Kept(item, lease_s, self._clock.tick_us())

@@ -60,7 +60,7 @@ async def register_agent(desk: McpContext, asked: RegisterAgentArgs) -> Any:
         return await desk.client.register_agent(handle, agent_type, **told)
 
     agent = await register()
-    desk.keeping.registered(agent, register)
+    desk.keeping.track_agent(agent, register)
     return agent
 
 
@@ -223,7 +223,7 @@ async def claim_work(desk: McpContext, asked: ClaimWorkArgs) -> Any:
         wait_seconds=asked.wait_seconds,
         lease_seconds=asked.lease_seconds,
     )
-    desk.keeping.claimed(items, asked.lease_seconds)
+    desk.keeping.track_work(items, asked.lease_seconds)
     return {"items": items}
 
 

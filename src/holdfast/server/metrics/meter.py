@@ -150,32 +150,32 @@ class Metrics(Telemetry):
 
         return _Since(done)
 
-    def claimed(self, grants: Sequence[Grant]) -> None:
+    def record_claims(self, grants: Sequence[Grant]) -> None:
         self._child(table.CLAIMS, "granted" if grants else "empty").inc()
         for grant in grants:
             self._child(table.ACQUIRED, "takeover" if grant.takeover else "free").inc()
             if grant.takeover:
                 self._child(table.EXPIRED).inc()
 
-    def refused(self, error: HoldfastError) -> None:
+    def record_refusal(self, error: HoldfastError) -> None:
         self._child(table.REFUSED, error.code).inc()
 
-    def replayed(self) -> None:
+    def record_replay(self) -> None:
         self._child(table.REPLAYED).inc()
 
-    def cached(self, *, hit: bool) -> None:
+    def record_cache_lookup(self, *, hit: bool) -> None:
         self._child(table.CACHE, "hit" if hit else "miss").inc()
 
-    def unproven(self) -> None:
+    def record_unproven(self) -> None:
         self._child(table.UNPROVEN).inc()
 
-    def stalled(self) -> None:
+    def record_stall(self) -> None:
         self._child(table.JOBS_STALLED).inc()
 
-    def isolated(self, how: str) -> None:
+    def record_isolation(self, how: str) -> None:
         self._child(table.SUSPECTS, how).inc()
 
-    def swept(self, stats: SweepStats) -> None:
+    def record_sweep(self, stats: SweepStats) -> None:
         self._child(table.SWEEPS).inc()
         self._child(table.SWEEP_SECONDS).observe(stats.scan_duration_ms / 1000)
         self._child(table.SWEEP_ERRORS).inc(stats.errors)
@@ -186,7 +186,7 @@ class Metrics(Telemetry):
 
     # ── the service ───────────────────────────────────────────────────────────────────────────────
 
-    def answered(self, method: str, route: str, status: int, took: float, code: str | None) -> None:
+    def record_response(self, method: str, route: str, status: int, took: float, code: str | None) -> None:
         """A request was answered; `route` is a line of the table of endpoints, `code` that of a problem."""
         self._child(table.HTTP, method, route, str(status)).inc()
         self._child(table.HTTP_SECONDS, route).observe(took)

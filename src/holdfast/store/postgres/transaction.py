@@ -1,4 +1,4 @@
-"""Named statements on one Postgres connection."""
+"""Postgres transaction: named statements on one connection."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PostgresTransaction:
     async def rows_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> Sequence[Row]:
         return [row for each in values for row in await self._fetch(statement, each)]
 
-    async def changed_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> int:
+    async def change_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> int:
         return sum([await self._changed(statement, each) for each in values])
 
     def hint(self, topic: str) -> None:

@@ -81,7 +81,7 @@ class SqlKeys:
 
         return await self._executor.write(work)
 
-    async def used(self, key_id: str, *, every_us: int) -> None:
+    async def record_use(self, key_id: str, *, every_us: int) -> None:
         async def work(tx: Transaction) -> None:
             await tx.run("record_api_key_use", key_id=key_id, every_us=every_us)
 
@@ -105,7 +105,7 @@ async def _get(tx: Transaction, key_id: str, namespace: str | None = None) -> Ap
 
 def _key(row: Row) -> ApiKey:
     values = dict(zip(_FIELDS, row, strict=True))
-    roles = tuple(word(Role, one) for one in values.pop("roles").split(","))
+    roles = tuple(word(Role, role) for role in values.pop("roles").split(","))
     return ApiKey(roles=roles, **values)
 
 

@@ -1,4 +1,4 @@
-"""API keys, and the log of privileged acts."""
+"""API keys, and the audit log."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from holdfast.testing.conformance.harness import Bench, present
 
 
 def _key(key_id: str = "k1", **fields: Any) -> ApiKey:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "digest": bytes(32),
         "roles": (Role.OPERATOR, Role.APPROVER),
         "name": "ci",
         "expires_at": 7,
     }
-    return ApiKey(key_id=key_id, **given | fields)
+    return ApiKey(key_id=key_id, **defaults | fields)
 
 
-def _act(act_id: str = "act-1", what: str = "key.create", **fields: Any) -> ActDraft:
-    given: dict[str, Any] = {
+def _act(act_id: str = "act-1", action: str = "key.create", **fields: Any) -> ActDraft:
+    defaults: dict[str, Any] = {
         "who": "ada",
         "object": "k1",
         "reason": "for the nightly run",
         "request_id": "req-1",
     }
-    return ActDraft(act_id=act_id, what=what, **given | fields)
+    return ActDraft(act_id=act_id, what=action, **defaults | fields)
 
 
 async def _lines(bench: Bench, namespace: str = "default") -> Sequence[tuple[int, str, str]]:
@@ -68,7 +68,7 @@ async def a_key_is_created_with_its_line(bench: Bench) -> None:
 async def a_key_is_created_once(bench: Bench) -> None:
     made = await bench.store.keys.create(_key(), _act())
     bench.clock.advance(1)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await bench.store.keys.create(_key(), _act()) == made
     async with bench.refuses(Conflict):
         await bench.store.keys.create(_key(digest=b"1" * 32), _act("act-2"))
@@ -81,7 +81,7 @@ async def a_revoked_key_stays_and_has_its_line(bench: Bench) -> None:
     revoked = await keys.revoke("k1", _act("act-2", "key.revoke"))
     assert revoked.revoked_at == bench.clock.wall_us()
     bench.clock.advance(MINUTE)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await keys.revoke("k1", _act("act-3", "key.revoke")) == revoked
         assert await keys.create(_key(), _act("act-4")) == revoked
     assert await keys.exist(), "a store whose last key was revoked is not open again"
@@ -123,11 +123,11 @@ async def a_use_is_written_now_and_then(bench: Bench) -> None:
     seen = []
     for passed in (0, MINUTE - 1, 1, MINUTE):
         bench.clock.advance(passed)
-        await keys.used("k1", every_us=MINUTE)
+        await keys.record_use("k1", every_us=MINUTE)
         seen.append(present(await keys.find("k1"), "k1").last_used_at)
     start = bench.clock.wall_us() - 2 * MINUTE
     assert seen == [start, start, start + MINUTE, start + 2 * MINUTE]
-    await keys.used("nobody", every_us=MINUTE)
+    await keys.record_use("nobody", every_us=MINUTE)
 
 
 async def a_key_that_makes_no_sense_is_refused(bench: Bench) -> None:
@@ -150,7 +150,7 @@ async def an_act_has_one_line_behind_all_others(bench: Bench) -> None:
     second = await audit.write(_act("b", "job.cancel", reason="x" * TEXT_MAX * 2))
     assert (first.seq, first.reason, second.seq) == (1, "\ud800 and \x00 are text", 2)
     assert len(second.reason) == TEXT_MAX
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await audit.write(_act("a", "job.cancel", who="bob")) == first
     await bench.reopen()
     assert [seq for seq, _, _ in await _lines(bench)] == [1, 2]

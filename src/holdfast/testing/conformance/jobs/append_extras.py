@@ -1,4 +1,4 @@
-"""What is written beside the events, in the same transaction: children, letters, a turn of the session."""
+"""Extras of an append, written in the same transaction as its events: children, mail, a turn of the session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def a_child_is_born_with_the_event_that_names_it(bench: Bench) -> None:
     assert (record.parent_job_id, record.parent_step_key) == (parent.job_id, "1/child#1")
     assert record.status is Status.PENDING
     assert len(await bench.store.journal.read("job_child")) == 1
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         await bench.store.journal.append(append)
 
 
@@ -59,11 +59,11 @@ async def a_child_that_is_refused_refuses_the_append(bench: Bench) -> None:
 
 
 async def bytes_are_kept_with_the_event_that_names_them(bench: Bench) -> None:
-    """Small ones and large ones, and again; a refused append leaves none."""
+    """Small blobs and large ones, also a second time; a rejected append stores none."""
     driver = await bench.driving()
     large = b"x" * 100_000
-    asked = LlmRequested("1/m#1", "model", (hex_digest(b"small"), hex_digest(large)))
-    await driver.write(asked, extras=Extras(blobs=(b"small", large)))
+    request = LlmRequested("1/m#1", "model", (hex_digest(b"small"), hex_digest(large)))
+    await driver.write(request, extras=Extras(blobs=(b"small", large)))
     assert await bench.store.blobs.get(hex_digest(b"small")) == b"small"
     assert await bench.store.blobs.get(hex_digest(large)) == large
     await driver.write(step("one"), extras=Extras(blobs=(b"small",)))
@@ -86,7 +86,7 @@ async def a_letter_is_sent_with_the_event(bench: Bench) -> None:
     )
     head = await bench.store.jobs.head(parent.job_id)
     assert (head.status, head.mail_seq) == (Status.PENDING, 1), "the letter woke whom it was for"
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         await bench.store.journal.append(append)
 
 
@@ -131,8 +131,8 @@ async def a_turn_is_committed_with_the_event(bench: Bench) -> None:
     view = await bench.load()
     assert view.revision == 1
     assert [node.node_id for node in view.graph.nodes] == ["n1"]
-    assert await bench.queued() == [], "its inputs are used up"
-    async with bench.unchanged():
+    assert await bench.list_queued() == [], "its inputs are used up"
+    async with bench.expect_unchanged():
         assert await bench.store.journal.append(append) == append.head, "one turn, however often it is sent"
 
 
@@ -202,7 +202,7 @@ def _news_to(parent: Driver) -> MailDraft:
 
 
 async def _with_input(bench: Bench) -> tuple[Driver, Claim]:
-    """A session's job, running, with a claim on the session's only batch."""
+    """A running job of a session, with a claim on the session's only batch."""
     await bench.store.inbox.enqueue(message("hello"))
     driver = await bench.driving(session_id="root")
     return driver, present(await bench.claim(), "a claim")

@@ -15,10 +15,10 @@ LIMITS = Budget(usd=2, tokens=1000, tool_calls=40)
 
 
 async def an_account_is_opened_with_its_job(bench: Bench) -> None:
-    """By a submit alone or among others, and by an append that brings a child."""
+    """For a single submit, for several at once, and for a child in an append."""
     plain, alone = await bench.submit(), await bench.submit(budget=LIMITS)
     many = [JobDraft(kind="work", budget=Budget(wall="1h"), depth=3), JobDraft(kind="work")]
-    (first, second) = [one.job_id for one in await bench.store.jobs.submit_many(many)]
+    (first, second) = [submitted.job_id for submitted in await bench.store.jobs.submit_many(many)]
     parent = await bench.driving(budget=LIMITS)
     child = JobDraft(kind="child", job_id="job_child", parent_job_id=parent.job_id, budget=Budget(depth=1))
     await parent.write(step("one"), extras=Extras(children=(child,)))
@@ -39,7 +39,7 @@ async def an_account_is_opened_with_its_job(bench: Bench) -> None:
 async def a_request_that_is_repeated_keeps_its_account(bench: Bench) -> None:
     driver = await bench.driving(job_id="job_1", input=1, budget=LIMITS)
     await driver.write(step("one"), extras=_spend(driver, tokens=7))
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         queue = (await bench.store.jobs.get("job_1")).queue
         draft = JobDraft(kind="work", queue=queue, job_id="job_1", input=1, budget=Budget(usd=9))
         assert not (await bench.store.jobs.submit(draft)).created
@@ -52,7 +52,7 @@ async def a_charge_is_written_with_the_event_once(bench: Bench) -> None:
     append = await driver.write(
         step("one"), extras=_spend(driver, usd_micros=250_000, tokens=7, tool_calls=1)
     )
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         await bench.store.journal.append(append)
         await bench.store.journal.append_many([append])
     await driver.write(step("two"), extras=_spend(driver, tokens=3))
@@ -69,7 +69,7 @@ async def a_refused_append_charges_nothing(bench: Bench) -> None:
 
 
 async def jobs_of_a_tree_share_an_account(bench: Bench) -> None:
-    """Several charges in one append, in any order, to accounts that several appends of one batch charge as well."""
+    """Several charges in one append, in any order, to accounts that other appends of the batch charge as well."""
     root = await bench.driving(budget=LIMITS)
     limb = await bench.driving(budget=LIMITS, budgets=(root.job_id,), depth=1)
     leaf = await bench.driving(budgets=(root.job_id, limb.job_id), depth=2)
@@ -103,7 +103,7 @@ async def limits_are_raised_with_the_event_and_never_lowered(bench: Bench) -> No
     account = await _account(bench, driver.job_id)
     assert account.limits == Budget(usd=2, tokens=5000, tool_calls=40), "the larger one stays"
     assert account.tokens == 7
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         await bench.store.journal.append(append)
     last = Raise(driver.job_id, Budget(tool_calls=41, wall="1h"))
     await driver.write(step("three"), extras=Extras(raises=(last, Raise(driver.job_id, Budget(usd=3)))))

@@ -31,7 +31,7 @@ async def an_agent_is_created_once(bench: Bench) -> None:
     agents = bench.store.agents
     made = await agents.create(HostedAgent(agent_id="agent_1", name="helper", configuration=TOLD))
     bench.clock.advance(1)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await agents.create(HostedAgent(agent_id="agent_2", name="helper", configuration=TOLD)) == made
     async with bench.refuses(Conflict):
         await agents.create(HostedAgent(agent_id="agent_3", name="helper"))

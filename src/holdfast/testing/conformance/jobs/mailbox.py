@@ -1,4 +1,4 @@
-"""Letters: numbered, kept once, and able to wake."""
+"""The mailbox: messages are numbered, stored once, and wake jobs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def the_same_operation_is_one_letter(bench: Bench) -> None:
     await bench.store.post.send(_letter(driver.job_id, "op-1"))
     await bench.store.post.send(_letter(driver.job_id, "op-2"))
     await driver.wait(WaitReason.SIGNAL)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         again = await bench.store.post.send(_letter(driver.job_id, "op-1", MailKind.CANCEL))
     assert again == Sent(1, accepted=True, repeated=True), "the first letter's place, and nobody is woken"
 
@@ -109,7 +109,7 @@ async def a_job_that_is_over_accepts_nothing(bench: Bench) -> None:
     driver = await bench.driving()
     await bench.store.post.send(_letter(driver.job_id, "op-1"))
     await driver.complete()
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         sent = await bench.store.post.send(_letter(driver.job_id, "op-2"))
     assert sent == Sent(1, accepted=False), "nobody will read it"
 

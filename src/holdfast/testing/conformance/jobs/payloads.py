@@ -1,4 +1,4 @@
-"""What people put into a store comes back as it was, or is refused before anything is written."""
+"""Payloads are read back unchanged, or rejected before anything is written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def garbage_collection_keeps_large_payloads(bench: Bench) -> None:
     await bench.store.inbox.enqueue(_batch(LARGE + "in the inbox"))
     turn = TurnCommit(session_id="root", nodes=(node("a", body=LARGE + "in a node"),))
     await bench.store.sessions.commit(turn)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         bench.clock.advance(HOUR)
         await bench.store.sessions.gc()
 

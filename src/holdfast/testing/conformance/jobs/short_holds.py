@@ -1,4 +1,4 @@
-"""The short hold: what anybody may write into a job that nobody drives."""
+"""Short holds: writes into a job that no worker holds."""
 
 from __future__ import annotations
 
@@ -77,21 +77,21 @@ async def a_hold_may_begin_the_job_again(bench: Bench) -> None:
 
 async def a_hold_leaves_a_driven_job_alone(bench: Bench) -> None:
     driver = await bench.driving()
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await bench.store.journal.hold(driver.job_id, lambda _head: CANCEL) is None
     await driver.write(step("undisturbed"))
 
 
 async def a_hold_may_decide_nothing(bench: Bench) -> None:
     job_id = await bench.submit()
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await bench.store.journal.hold(job_id, lambda _head: None) is None
 
 
 async def a_hold_leaves_a_job_that_is_over_alone(bench: Bench) -> None:
     driver = await bench.driving()
     await driver.complete()
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await bench.store.journal.hold(driver.job_id, lambda _head: CANCEL) is None
 
 

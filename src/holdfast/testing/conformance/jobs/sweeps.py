@@ -1,4 +1,4 @@
-"""A hold on every job whose lease is over, at once: the store's part of the sweep."""
+"""Sweeps: one short hold on every job whose lease has ended. This is the store's part of the sweep."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def a_sweep_holds_every_expired_job(bench: Bench) -> None:
         assert first_break(head.job_id, events) is None
         assert unseal(events[-1]) == ruling.events[0]
         assert (events[-1].seq, events[-1].hash) == (now.head_seq, now.head_hash)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await bench.store.journal.hold_expired(requeue) == [], "nothing is left"
     for driver in (late, early):
         async with bench.refuses(Fenced):
@@ -58,7 +58,7 @@ async def a_sweep_leaves_live_leases_alone(bench: Bench) -> None:
     await waiting.wait(WaitReason.SIGNAL)
     bench.clock.advance(2 * SECOND)
     assert await bench.store.leases.renew([renewed.held], MINUTE) == {renewed.job_id}
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await bench.store.journal.hold_expired(requeue) == []
     assert (await bench.store.jobs.head(pending)).status is Status.PENDING
     await alive.write(step("undisturbed"))
@@ -99,8 +99,8 @@ async def a_sweep_does_to_each_what_was_ruled(bench: Bench) -> None:
     }
     counts = {name: (head.takeovers, head.attempts) for name, head in after.items()}
     assert counts == {"stays": (1, 0), "later": (0, 1), "now": (0, 0), "rings": (0, 0), "buried": (1, 0)}
-    kept = {name: head.ready_at for name, head in before.items()}
-    assert {name: head.ready_at for name, head in after.items()} == kept | {
+    unchanged = {name: head.ready_at for name, head in before.items()}
+    assert {name: head.ready_at for name, head in after.items()} == unchanged | {
         "stays": now - SECOND,
         "later": now + MINUTE,
         "now": bench.clock.wall_us(),

@@ -1,4 +1,4 @@
-"""What the document asks of the inbox around claims: sending, cancelling, waking, and the turn that settles."""
+"""Checks of the document for the rest of the inbox: sending, cancelling, waking, and the turn that settles."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ async def queued_work_cancel_removes_only_unclaimed_batches(bench: Bench) -> Non
     cancelled = present(await inbox.cancel("root", unwanted.batch_id), "the cancelled batch")
     assert cancelled.batch_id == unwanted.batch_id
     assert text_of(cancelled) == "never mind", "whoever cancels gets the text back"
-    assert await bench.queued() == [], "a cancelled batch has left the queue"
+    assert await bench.list_queued() == [], "a cancelled batch has left the queue"
 
     taken = await inbox.enqueue(message("on its way", delivery=AFTER_COMMIT))
     claim = present(await bench.claim(max_batches=1), "a claim on the only batch")
     assert batches_in(claim) == [taken.batch_id]
     assert await bench.pending() == [], "nobody can edit what a turn has taken"
-    assert len(await bench.queued()) == 1, "taken is not gone: it stays until a turn completes it"
+    assert len(await bench.list_queued()) == 1, "taken is not gone: it stays until a turn completes it"
     assert await inbox.cancel("root", taken.batch_id) is None, "too late to cancel"
 
     await inbox.abandon(claim)
@@ -60,7 +60,7 @@ async def queued_wake_delivery_is_source_key_idempotent_and_claimed_once(bench: 
     first = await inbox.enqueue(wake)
     again = await inbox.enqueue(wake)
     assert again.batch_id == first.batch_id, "one event of a process wakes a session once"
-    assert len(await bench.queued()) == 1
+    assert len(await bench.list_queued()) == 1
 
     claim = present(await bench.claim(owner="wake-owner"), "a claim on the wake")
     assert len(claim.batches) == 1
@@ -70,7 +70,7 @@ async def queued_wake_delivery_is_source_key_idempotent_and_claimed_once(bench: 
     await bench.store.sessions.commit(
         TurnCommit(session_id="root", completes=(claim.completion(),)), handle=HANDLE
     )
-    assert await bench.queued() == [], "a delivered wake is out of the queue"
+    assert await bench.list_queued() == [], "a delivered wake is out of the queue"
 
 
 async def queue_completion_and_turn_commit_stamp_are_atomic(bench: Bench) -> None:
@@ -85,14 +85,14 @@ async def queue_completion_and_turn_commit_stamp_are_atomic(bench: Bench) -> Non
     async with bench.refuses(ClaimLost):
         await sessions.commit(_completing(turn, stale(claim)), handle=HANDLE)
     assert await bench.load_bound() is None, "a refused turn leaves no session behind"
-    assert len(await bench.queued()) == 1, "a refused turn completes nothing"
+    assert len(await bench.list_queued()) == 1, "a refused turn completes nothing"
 
     first = await sessions.commit(_completing(turn, claim.completion()), handle=HANDLE)
     again = await sessions.commit(_completing(turn, claim.completion()), handle=HANDLE)
     assert again.revision == first.revision, "the stamp answers a retry, though its claim is used up"
     assert again.checkpoint_ref == first.checkpoint_ref
     assert await bench.load_bound() is not None
-    assert await bench.queued() == []
+    assert await bench.list_queued() == []
 
 
 def _completing(turn: TurnCommit, completion: Completion) -> TurnCommit:
@@ -100,5 +100,5 @@ def _completing(turn: TurnCommit, completion: Completion) -> TurnCommit:
 
 
 def stale(claim: Claim) -> Completion:
-    """The completion of somebody who once had another token."""
+    """A completion with an old token."""
     return msgspec.structs.replace(claim.completion(), token=f"{claim.token}, stale")

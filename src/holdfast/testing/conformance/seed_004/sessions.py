@@ -1,4 +1,4 @@
-"""What the document asks of sessions: commits, loads, metadata, attachments, upkeep, reopening."""
+"""Checks of the document for sessions: commits, loads, metadata, attachments, maintenance, reopening."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ async def commit_rejects_a_different_session_id(bench: Bench) -> None:
     await bench.store.sessions.commit(TurnCommit(session_id="alpha"), handle=HANDLE)
     async with bench.refuses(SessionBound, "alpha", "beta"):
         await bench.store.sessions.commit(TurnCommit(session_id="beta"), handle=HANDLE)
-    assert await bench.store.sessions.bound(HANDLE) == "alpha", "the first commit decides, for ever"
+    assert await bench.store.sessions.find_bound_session(HANDLE) == "alpha", (
+        "the first commit decides, for ever"
+    )
 
 
 async def load_hydrates_checkpoint_and_usage(bench: Bench) -> None:
@@ -151,7 +153,9 @@ def _intent(attachment_id: str) -> AttachmentIntent:
 
 async def session_metadata_round_trips(bench: Bench) -> None:
     await bench.store.sessions.save_meta(META, handle=HANDLE)
-    session_id = present(await bench.store.sessions.bound(HANDLE), "a binding: saving metadata makes one")
+    session_id = present(
+        await bench.store.sessions.find_bound_session(HANDLE), "a binding: saving metadata makes one"
+    )
     assert await bench.store.sessions.meta(session_id) == META, "every field comes back as it was saved"
 
 
@@ -178,7 +182,7 @@ async def final_commit_stamp_is_idempotent_and_conflicts_on_changed_hash(bench: 
     sessions = bench.store.sessions
     turn = TurnCommit(session_id="root")
     first = await sessions.commit(stamp_commit(turn, "turn-7"), handle=HANDLE)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         again = await sessions.commit(stamp_commit(turn, "turn-7"), handle=HANDLE)
     assert again.revision == first.revision, "a turn committed twice is one turn"
     assert again.checkpoint_ref == first.checkpoint_ref

@@ -1,4 +1,4 @@
-"""A message and the job that will read it: both are there, or neither."""
+"""Delivery: a message and the job that will read it are stored together, or neither is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def a_message_arrives_with_its_job(bench: Bench) -> None:
     record = await bench.store.jobs.get(batch.batch_id)
     assert (record.kind, record.session_id, record.status) == ("chat", "root", Status.PENDING)
     assert batch.job_id == batch.batch_id
-    assert await bench.queued() == [batch.batch_id]
+    assert await bench.list_queued() == [batch.batch_id]
 
 
 async def a_second_message_stands_behind_the_first(bench: Bench) -> None:
@@ -34,7 +34,7 @@ async def a_second_message_stands_behind_the_first(bench: Bench) -> None:
 async def a_message_sent_twice_arrives_once(bench: Bench) -> None:
     job = JobDraft(kind="chat", session_id="root", request_key="mine")
     first = await bench.store.inbox.deliver(message("one"), job)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         assert await bench.store.inbox.deliver(message("another text"), job) == first
 
 
@@ -46,11 +46,11 @@ async def a_message_whose_job_is_refused_does_not_arrive(bench: Bench) -> None:
         )
     async with bench.refuses(InvalidPayload):
         await bench.store.inbox.deliver(message("one"), JobDraft(kind="chat", session_id="other"))
-    assert await bench.queued() == []
+    assert await bench.list_queued() == []
 
 
 async def a_message_whose_job_is_cancelled_is_not_answered_later(bench: Bench) -> None:
-    """Its own message goes with it; what it held of others is free for them."""
+    """The job's own message is cancelled with it; batches of others that it held are free again."""
     first = await bench.store.inbox.deliver(message("one"), _JOB)
     second = await bench.store.inbox.deliver(message("two"), _JOB)
     driver = await bench.drive("default")
@@ -65,7 +65,7 @@ async def a_message_whose_job_is_cancelled_is_not_answered_later(bench: Bench) -
 
 
 async def a_message_that_another_turn_has_heard_stays_with_it(bench: Bench) -> None:
-    """Its own job is cancelled meanwhile; the turn that holds it can still be committed."""
+    """The message's own job is cancelled meanwhile; the turn that holds the message can still be committed."""
     first = await bench.store.inbox.deliver(message("one"), _JOB)
     second = await bench.store.inbox.deliver(message("two"), _JOB)
     claims = [present(await bench.claim(owner=first.batch_id), "a claim") for _ in range(2)]
@@ -73,7 +73,7 @@ async def a_message_that_another_turn_has_heard_stays_with_it(bench: Bench) -> N
     assert await bench.store.journal.hold(second.batch_id, lambda _head: gone) is not None
     completes = tuple(claim.completion() for claim in claims)
     await bench.store.sessions.commit(TurnCommit(session_id="root", completes=completes))
-    assert await bench.queued() == []
+    assert await bench.list_queued() == []
 
 
 async def a_batch_is_found_until_it_is_settled_and_after(bench: Bench) -> None:

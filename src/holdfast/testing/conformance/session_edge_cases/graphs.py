@@ -1,4 +1,4 @@
-"""The graph, frames, metadata and upkeep of a session."""
+"""The graph, frames, metadata and maintenance of a session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def a_session_is_nothing_before_its_first_commit(bench: Bench) -> None:
     assert await bench.store.sessions.load("root") is None, "a queue and a name are not a session yet"
     assert await bench.store.sessions.load("never heard of") is None
     assert await bench.store.sessions.meta("never heard of") is None
-    assert await bench.store.sessions.bound("never heard of") is None
+    assert await bench.store.sessions.find_bound_session("never heard of") is None
 
 
 async def nodes_come_back_as_they_were(bench: Bench) -> None:
@@ -50,9 +50,9 @@ async def replacing_leaves_exactly_the_new_graph(bench: Bench) -> None:
     old = (node("a"), node("b", "a"), node("c", "b"))
     await sessions.commit(TurnCommit(session_id="root", nodes=old))
     await sessions.tombstone("root", ["b"])
-    summary, kept = node("summary"), node("c", "summary")
-    await sessions.commit(TurnCommit(session_id="root", nodes=(summary, kept), replace=True))
-    assert (await bench.load()).graph == Graph((summary, kept), "c")
+    summary, leaf = node("summary"), node("c", "summary")
+    await sessions.commit(TurnCommit(session_id="root", nodes=(summary, leaf), replace=True))
+    assert (await bench.load()).graph == Graph((summary, leaf), "c")
     assert await sessions.node("root", "a") is None
     assert await sessions.vacuum("root") == Vacuumed(0), "nothing of the old graph is left to remove"
 
@@ -157,7 +157,7 @@ async def another_namespace_sees_no_session(bench: Bench) -> None:
     assert await sessions.load("root", namespace="elsewhere") is None
     assert await sessions.meta("root", namespace="elsewhere") is None
     assert await sessions.node("root", "a", namespace="elsewhere") is None
-    assert await sessions.bound(HANDLE, namespace="elsewhere") is None
+    assert await sessions.find_bound_session(HANDLE, namespace="elsewhere") is None
     assert await sessions.tombstone("root", ["a"], namespace="elsewhere") == 0
     assert await sessions.vacuum("root", namespace="elsewhere") == Vacuumed(0)
     theirs = await sessions.commit(TurnCommit(session_id="other"), handle=HANDLE, namespace="elsewhere")
@@ -173,6 +173,6 @@ async def garbage_collection_keeps_what_a_session_still_needs(bench: Bench) -> N
         session_id="root", frames=(frame,), checkpoint=checkpoint, nodes=(node("a", body="x" * 9000),)
     )
     await bench.store.sessions.commit(turn)
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         bench.clock.advance(HOUR)
         await bench.store.sessions.gc()

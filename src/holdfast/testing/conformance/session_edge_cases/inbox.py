@@ -1,4 +1,4 @@
-"""Sending and cancelling: receipts, repeats, walls."""
+"""Sending and cancelling batches: receipts, repeated sends, namespaces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def a_source_key_after_completion_returns_the_receipt(bench: Bench) -> Non
     assert receipt.state is BatchState.COMPLETED
     assert receipt.items == (), "a receipt has no items"
     assert receipt.settled_by == "turn-1", "a receipt names the turn"
-    assert await bench.queued() == []
+    assert await bench.list_queued() == []
 
 
 async def a_source_key_after_cancelling_returns_the_receipt(bench: Bench) -> None:
@@ -34,7 +34,7 @@ async def a_source_key_after_cancelling_returns_the_receipt(bench: Bench) -> Non
     )
     assert receipt.items == ()
     assert not receipt.settled_by, "no turn used it"
-    assert await bench.queued() == []
+    assert await bench.list_queued() == []
 
 
 async def a_turn_without_a_stamp_leaves_a_receipt_without_a_turn(bench: Bench) -> None:
@@ -51,7 +51,7 @@ async def a_batch_id_is_as_good_as_a_source_key(bench: Bench) -> None:
     again = await bench.store.inbox.enqueue(message("something else", batch_id="batch-1"))
     assert again == first, "the sender's id makes a repeat recognisable"
     assert first.batch_id == "batch-1"
-    assert await bench.queued() == ["batch-1"]
+    assert await bench.list_queued() == ["batch-1"]
 
 
 async def source_keys_of_two_sessions_do_not_meet(bench: Bench) -> None:
@@ -148,4 +148,4 @@ async def another_namespace_sees_no_inbox(bench: Bench) -> None:
     )
     assert text_of(theirs) == "theirs", "keys and ids mean nothing beyond the wall"
     assert theirs.enqueue_seq == 1
-    assert await bench.queued() == [batch.batch_id]
+    assert await bench.list_queued() == [batch.batch_id]

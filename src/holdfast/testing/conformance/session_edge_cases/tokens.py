@@ -1,4 +1,4 @@
-"""Ownership: the token decides, not the clock, and what happens when somebody else takes over."""
+"""Ownership of a claim: the token decides, not the clock; and the effect of a takeover."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def a_claim_that_ran_out_may_be_renewed(bench: Bench) -> None:
 async def a_claim_that_ran_out_may_complete(bench: Bench) -> None:
     claim = await _claim_that_ran_out(bench)
     await bench.store.sessions.commit(_completing(claim))
-    assert await bench.queued() == [], "nobody had taken it: slow is not wrong"
+    assert await bench.list_queued() == [], "nobody had taken it: slow is not wrong"
 
 
 async def a_claim_that_ran_out_can_be_cancelled(bench: Bench) -> None:
@@ -43,7 +43,7 @@ async def a_takeover_ends_the_old_owners_completion(bench: Bench) -> None:
     async with bench.refuses(ClaimLost):
         await bench.store.sessions.commit(_completing(old))
     await bench.store.sessions.commit(_completing(new))
-    assert await bench.queued() == [], "the new owner's claim is unharmed"
+    assert await bench.list_queued() == [], "the new owner's claim is unharmed"
 
 
 async def a_takeover_makes_the_old_owners_abandon_harmless(bench: Bench) -> None:
@@ -54,7 +54,7 @@ async def a_takeover_makes_the_old_owners_abandon_harmless(bench: Bench) -> None
 
 
 async def a_job_that_lost_its_lease_claims_nothing(bench: Bench) -> None:
-    """A worker that stood still would take what was sent to its session after its job had ended."""
+    """A worker that was paused would otherwise claim input that was sent to its session after its job had ended."""
     old = await bench.driving(ttl_us=0)
     new = await bench.drive(old.grant.queue)
     await bench.store.inbox.enqueue(message("one"))
@@ -84,7 +84,7 @@ async def a_completed_claim_cannot_be_renewed(bench: Bench) -> None:
     async with bench.refuses(ClaimLost):
         await bench.store.inbox.renew(claim, MINUTE)
     await bench.store.inbox.abandon(claim)
-    assert await bench.queued() == [], "abandoning what is delivered brings nothing back"
+    assert await bench.list_queued() == [], "abandoning what is delivered brings nothing back"
 
 
 async def a_claim_completes_once(bench: Bench) -> None:
@@ -101,7 +101,7 @@ async def a_turn_may_complete_several_claims(bench: Bench) -> None:
     claims = [present(await bench.claim(), "a claim") for _ in range(2)]
     completes = tuple(claim.completion() for claim in claims)
     await bench.store.sessions.commit(TurnCommit(session_id="root", completes=completes))
-    assert await bench.queued() == []
+    assert await bench.list_queued() == []
 
 
 async def one_good_and_one_lost_claim_change_nothing(bench: Bench) -> None:

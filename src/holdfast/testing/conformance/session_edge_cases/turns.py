@@ -1,4 +1,4 @@
-"""The turn commit: in which order it is checked, and what a retry gets."""
+"""The turn commit: the order of its checks, and what a retry returns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def a_retry_gets_the_first_result_though_the_head_moved_and_its_claim_is_g
         TurnCommit(session_id="root", checkpoint=SessionCheckpoint(turn_index=2))
     )
 
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         again = await bench.store.sessions.commit(turn)
     assert again == Committed(first.revision, first.checkpoint_ref, replayed=True), (
         "the first answer, once more"
@@ -44,7 +44,7 @@ async def a_retry_may_carry_new_ids_and_times(bench: Bench) -> None:
     await bench.store.sessions.commit(
         stamp_commit(TurnCommit(session_id="root", nodes=(_said("n1", 1),)), "turn-1")
     )
-    async with bench.unchanged():
+    async with bench.expect_unchanged():
         again = stamp_commit(TurnCommit(session_id="root", nodes=(_said("n2", 2),)), "turn-1")
         assert (await bench.store.sessions.commit(again)).replayed, "a turn is known by its meaning"
 
@@ -117,7 +117,7 @@ async def a_refused_commit_binds_nothing(bench: Bench) -> None:
     async with bench.refuses(ClaimLost):
         turn = TurnCommit(session_id="root", completes=(NOBODYS_CLAIM,))
         await bench.store.sessions.commit(turn, handle=HANDLE)
-    assert await bench.store.sessions.bound(HANDLE) is None
+    assert await bench.store.sessions.find_bound_session(HANDLE) is None
     await bench.store.sessions.commit(TurnCommit(session_id="other"), handle=HANDLE)
 
 
@@ -133,14 +133,14 @@ async def metadata_binds_a_handle_too(bench: Bench) -> None:
 async def without_a_handle_nothing_is_bound(bench: Bench) -> None:
     for session_id in ("alpha", "beta"):
         await bench.store.sessions.commit(TurnCommit(session_id=session_id))
-    assert await bench.store.sessions.bound(HANDLE) is None
+    assert await bench.store.sessions.find_bound_session(HANDLE) is None
 
 
 async def two_handles_may_serve_one_session(bench: Bench) -> None:
     for revision, handle in enumerate(("left", "right"), 1):
         committed = await bench.store.sessions.commit(TurnCommit(session_id="root"), handle=handle)
         assert committed.revision == revision
-        assert await bench.store.sessions.bound(handle) == "root"
+        assert await bench.store.sessions.find_bound_session(handle) == "root"
 
 
 async def a_stamp_must_be_for_its_own_session(bench: Bench) -> None:
