@@ -54,13 +54,19 @@ from holdfast.model.work import PREFERENCE_US
 from holdfast.model.worker_presence import BEAT_US, LOST_US
 from holdfast.registry.connection import SLOWLY, SOON
 from holdfast.registry.nats import RELIST_US
+from holdfast.runtime.isolation import ROOM
 from holdfast.server.access import BELIEVED_US
 from holdfast.server.mcp.summaries import CHARACTERS_MAX
+from holdfast.server.metrics.gauges import LOOK_EVERY_US, QUEUES_MAX
+from holdfast.server.metrics.meter import NAMES_MAX
+from holdfast.server.nats_bridge import ANSWER_S, AT_ONCE_MAX
 from holdfast.server.page_schemas import BULK_MAX
 from holdfast.server.settings import DEFAULT_PORT, TOGETHER, Rates, Settings
+from holdfast.store.postgres.open import CONNECTIONS_MAX
+from holdfast.store.sqlite.connection import WAL_BYTES_KEPT
 from holdfast.worker.maintenance import ROUND_S, SWEEP_EVERY_US
 from holdfast.worker.watchdog import BLOCKING_LIMIT_S, ROUNDS_PER_LEASE
-from holdfast.worker.worker import DRAIN_S
+from holdfast.worker.worker import DRAIN_S, POLL_S
 from tests.support.project import ROOT
 
 WORDS = dict(enumerate("zero one two three four five six seven eight nine ten eleven twelve".split()))
@@ -84,6 +90,8 @@ QUOTES = [
         r"(\w+) times that for a namespace",
         WORDS[TOGETHER.requests.per_s // PER_KEY.requests.per_s],
     ),
+    Quote("access.md", r"\(bursts: ([\d,]+),", f"{PER_KEY.requests.burst:,}"),
+    Quote("access.md", r"and (\d+) MiB\), and four", PER_KEY.bytes.burst // MIB),
     Quote("access.md", r"at most (\d+) open streams", STREAMS_PER_KEY_MAX),
     Quote("access.md", r"A body has at most (\d+) MiB", BODY_BYTES_MAX // MIB),
     Quote("access.md", r"headers (\d+) KiB", HEADER_BYTES_MAX // KIB),
@@ -128,13 +136,30 @@ QUOTES = [
     Quote("operating/configuration.md", r"a sweep every (\d+) s", SWEEP_EVERY_US // SECOND),
     Quote("operating/configuration.md", r"(\d+) s to drain", int(DRAIN_S)),
     Quote("operating/configuration.md", r"held after (\w+) minutes", WORDS[int(HOLD_AFTER_S) // 60]),
+    Quote("operating/metrics.md", r"after (\d+) tools", NAMES_MAX),
+    Quote("operating/metrics.md", r"and (\d+) queues", QUEUES_MAX),
+    Quote("operating/metrics.md", r"at most every (\w+) seconds", WORDS[LOOK_EVERY_US // SECOND]),
+    Quote("operating/nats.md", r"answers up to (\d+) requests", AT_ONCE_MAX),
+    Quote("operating/nats.md", r"each within (\d+) s", int(ANSWER_S)),
     Quote("operating/nats.md", r"(\d+) KiB a value", ENTRY_BYTES_MAX // KIB),
     Quote("operating/nats.md", r"after ([\d.]+) s, then", SOON.base_us / MILLISECOND / 1000),
     Quote("operating/nats.md", r"then up to every (\d+) s", SOON.cap_us // SECOND),
     Quote("operating/nats.md", r"tried up to every (\d+) s", SLOWLY.cap_us // SECOND),
     Quote("operating/nats.md", r"also every (\d+) s", RELIST_US // SECOND),
     Quote("operating/runbook.md", r"could not renew for (\d+) s", LEASE_S),
+    Quote(
+        "operating/runbook.md",
+        r"after (\w+) minutes \(`HOLDFAST_BLOCKING",
+        WORDS[int(BLOCKING_LIMIT_S) // 60],
+    ),
+    Quote("operating/runbook.md", r"worker sweeps every (\d+) s", SWEEP_EVERY_US // SECOND),
+    Quote("operating/runbook.md", r"API server every (\d+) s", int(ROUND_S)),
+    Quote("operating/runbook.md", r"up to (\w+) at a time per worker", WORDS[ROOM]),
     Quote("operating/runbook.md", r"is tried (\w+) times", WORDS[KILLS_ALONE_MAX]),
+    Quote("operating/runbook.md", r"dead letter after (\w+) lost leases", WORDS[TAKEOVERS_MAX]),
+    Quote("operating/runbook.md", r"shrinks to (\d+) MiB", WAL_BYTES_KEPT // MIB),
+    Quote("operating/scale.md", r"worker opens up to (\d+)", CONNECTIONS_MAX),
+    Quote("operating/scale.md", r"workers also poll every ([\d.]+) s", POLL_S),
     Quote("outside.md", r"`priority` (\d+ to \d+)", f"{PRIORITY_MIN} to {PRIORITY_MAX}"),
     Quote("outside.md", r"(\w+) attempts in all", WORDS[FAILED_ATTEMPTS_MAX]),
     Quote("outside.md", r"after (\w+) failed attempts", WORDS[FAILED_ATTEMPTS_MAX]),
