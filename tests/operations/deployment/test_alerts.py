@@ -10,6 +10,7 @@ import yaml  # type: ignore[import-untyped]
 
 from holdfast import errors
 from holdfast.model.events import Event
+from holdfast.server.metrics.meter import Metrics
 from holdfast.server.metrics.table import METRICS, Metric
 from tests.operations.deployment.commands import lines_of, refusal
 from tests.support.project import ROOT
@@ -54,6 +55,23 @@ def test_a_rule_speaks_of_what_is_measured(rule: dict[str, Any]) -> None:
                 _must_exist(label, one)
     for names in _GROUPED.findall(rule["expr"]):
         assert {name.strip() for name in names.split(",")} <= labels | _BY_SCRAPE
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if "increase(" in rule["expr"]], ids=by_name)
+def test_an_alert_on_a_rare_event_sees_the_first_one(rule: dict[str, Any]) -> None:
+    """Goal: the first event counts. Method: the series that `increase()` selects exist before there is any; one that
+    appears with the value 1 has increased by 0."""
+    exposition = Metrics().text().decode()
+    for name, selector in re.findall(r"increase\((holdfast_\w+)(?:\{([^}]*)\})?\[", rule["expr"]):
+        wanted = [
+            f'{name}{{{label}="{value}"}} 0.0'
+            for label, values in _LABEL.findall(selector)
+            for value in values.split("|")
+        ]
+        metric = metric_of(name)
+        if metric is not None and not metric.labels:
+            wanted = [f"{name} 0.0"]
+        assert [line for line in wanted if line not in exposition] == []
 
 
 def _must_exist(label: str, value: str) -> None:
