@@ -35,7 +35,7 @@ function chosen(path: readonly string[]): JSX.Element {
     if (first === "jobs") return second === undefined ? <JobsPage /> : <JobPage key={second} id={second} />;
     if (first === "sessions") return second === undefined ? <SessionsPage /> : <SessionPage key={second} id={second} />;
     if (first === "agents" && second === undefined) return <AgentsPage />;
-    if (first === "numbers" && second === undefined) return <MetricsPage />;
+    if (first === "dashboard" && second === undefined) return <MetricsPage />;
   }
   return (
     <section>
