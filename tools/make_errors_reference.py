@@ -18,9 +18,9 @@ HEAD = """\
 
 # Errors
 
-Every error Holdfast raises has a `code` that stays the same in Python, HTTP answers, the command line and logs; a
-`retry` that says whether the same call may be sent again; and a `hint` with the next thing to do. Catch a parent to
-catch everything below it.
+Every error that Holdfast raises has a `code`, which is the same in Python, HTTP responses, the command line and logs; a
+`retry`, which says whether the same call may succeed later; and a `hint`, which says what to do. To catch a family of
+errors, catch its parent: the first row of each table.
 """
 
 _BRANCH = re.compile(r"^    (?P<trunk>[│├└─ ]*)(?P<name>[A-Z]\w+) {2,}(?P<meaning>\S.*)$")

@@ -28,7 +28,7 @@ An error answers three questions: who has to act, may the call be repeated, and 
     │   ├── CallUncertain         an earlier attempt may have happened; a person decides
     │   └── EvidenceFails         the evidence of a checkpoint does not verify
     ├── Unavailable               the environment; try later
-    │   ├── Busy                  the queue is full; nothing was written
+    │   ├── Busy                  a queue or rate limit is reached; nothing was written
     │   ├── StoreBusy             the write lock was not free in time; nothing was written
     │   ├── StoreUnavailable      the database does not answer; nothing was written
     │   ├── OutcomeUnknown        the connection broke during COMMIT; repeat the call
@@ -38,7 +38,7 @@ An error answers three questions: who has to act, may the call be repeated, and 
     ├── Unfit                     the store cannot keep its guarantees; rejected at open
     │   ├── ForeignFile           the file is not a Holdfast store
     │   ├── SchemaMismatch        the schema is older or newer than this code
-    │   └── TierNotKept           old library, network filesystem, fsync off …
+    │   └── TierNotKept           old library or server, network filesystem, synchronous_commit off …
     ├── InJob                     raised inside a job; its code may catch it
     │   ├── Refused               raised by a tool: the receiver certainly did nothing
     │   ├── CallFailed            a step or tool raised an error that it did not declare
@@ -55,7 +55,7 @@ An error answers three questions: who has to act, may the call be repeated, and 
         └── StoreCorrupt          a damaged page, row or hash chain
 
     try:
-        await store.jobs.append(append)
+        await store.journal.append(append)
     except Fenced:
         ...                       # another worker holds the job: drop it, touch nothing
     except Unavailable as error:
@@ -251,7 +251,7 @@ class Unavailable(HoldfastError):
 
 
 class Busy(Unavailable):
-    """The queue is full or behind; `.retry_after_s` is when to retry."""
+    """A queue limit or a rate limit is reached; `.retry_after_s` is when to retry."""
 
     code = "busy"
     default_hint = "Send the same request again later; nothing was stored. More workers help."

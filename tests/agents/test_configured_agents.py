@@ -20,7 +20,7 @@ from holdfast.model.hash_chain import unseal
 from holdfast.model.schedule import CatchUp
 from holdfast.runtime.process import Process
 from holdfast.store.clock import SystemClock
-from holdfast.store.intercepted import InterceptedStore
+from holdfast.store.interceptor import InterceptedStore
 from holdfast.store.tables.store import SqlStore
 
 pytestmark = pytest.mark.store("sqlite")

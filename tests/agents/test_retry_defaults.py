@@ -11,6 +11,7 @@ import pytest
 import holdfast as hf
 from holdfast.agents.models.provider_limits import RequestPolicy
 from holdfast.model.retry import JOB_RETRY, Retry, delay
+from holdfast.model.side_effects import quiet_at
 from holdfast.model.time import SECOND
 from tests.support.project import ROOT
 
@@ -43,7 +44,11 @@ def declared(effect: str) -> Any:
 def test_the_defaults_of_tools(effect: str) -> None:
     (row,) = [cells for name, cells in ROWS.items() if name.startswith(f"`{effect}`")]
     terms = declared(effect).terms
-    assert row[1] == describe(terms.retry)
+    expected = describe(terms.retry)
+    if effect == "verifiable":  # the next attempt waits until the receiver can be asked about the last one
+        apart_s = quiet_at(0, terms.longest_call_us, terms.receiver_delay_us, terms.quiet_margin_us) // SECOND
+        expected = f"{terms.retry.attempts}, {apart_s} s apart"
+    assert row[1] == expected
     limit_us = terms.reads_within_us if effect == "read_only" else terms.longest_call_us
     assert row[2] == ("none" if limit_us is None else f"{limit_us // SECOND} s")
 

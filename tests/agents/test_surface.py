@@ -309,9 +309,9 @@ async def test_a_job_that_fails_too_often_is_held_and_says_how_to_go_on(app: hf.
         raise LookupError("no such page")
 
     async with working(app) as process:
-        process._worker._desk = msgspec.structs.replace(
-            process._worker._desk,
-            retry=msgspec.structs.replace(process._worker._desk.retry, base_us=1, cap_us=1),
+        process._worker._config = msgspec.structs.replace(
+            process._worker._config,
+            retry=msgspec.structs.replace(process._worker._config.retry, base_us=1, cap_us=1),
         )
         job = await program.start()
         with pytest.raises(JobHeld, match="LookupError: no such page") as caught:

@@ -28,7 +28,7 @@ from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.side_effects import Effect
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import HOUR, MINUTE, SECOND
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
 from tests.support.fixtures.stores import STORES

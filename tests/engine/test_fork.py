@@ -204,10 +204,10 @@ async def test_a_changed_input_follows_the_rules_of_drift(backend: Backend) -> N
 
         original = await shop.submit(errand, {"read": 1, "mail": "m"})
         assert await end(shop) == "completed"
-        await forked(shop, original, "0/look#2", given={"read": 2, "mail": "m"})
+        await forked(shop, original, "0/look#2", new_input={"read": 2, "mail": "m"})
         assert await end(shop) == "completed"
         assert shop.done == {"look": 2, "last": 2}
-        parked = await forked(shop, original, "0/look#2", given={"read": 1, "mail": "other"})
+        parked = await forked(shop, original, "0/look#2", new_input={"read": 1, "mail": "other"})
         assert await end(shop) == "waiting"
         assert isinstance((await shop.events(parked))[-1], JobParked)
         assert [what for what, _ in office.sent] == ["m"]
@@ -371,7 +371,7 @@ async def test_a_running_job_can_be_forked(backend: Backend) -> None:
         original = await shop.submit(two, "in")
         going = asyncio.create_task((await shop.claim(desk=shop.desk(strict=True), ttl_us=HOUR)).go())
         await shop.until("second")
-        job_id = await forked(shop, original, 4, given=SAME, priority=9)
+        job_id = await forked(shop, original, 4, new_input=SAME, priority=9)
         head = await shop.store.jobs.head(job_id)
         assert (head.priority, head.status) == (9, Status.PENDING)
         hanging.set_result("late")

@@ -34,7 +34,7 @@ async def test_what_was_recorded_before_the_close_arrives(backend: Backend) -> N
         desk = shop.desk()
         run = await shop.claim(desk=desk)
         assert isinstance(desk.committer, GroupCommit)
-        run._pen.record(StepFinished("0/look#1", "d"))
+        run._writer.record(StepFinished("0/look#1", "d"))
         await desk.committer.close()
         assert any(isinstance(event, StepFinished) for event in await shop.events(job_id))
 
@@ -52,11 +52,11 @@ async def test_a_job_lost_and_won_again_by_one_process_is_written_by_its_holder(
         before = await shop.claim(desk=desk)
         backend.clock.advance(31 * SECOND)
         now = await shop.claim(desk=desk)
-        before._pen.record(StepFinished("0/stale#1", "d"))
-        now._pen.record(StepFinished("0/look#1", "d"))
+        before._writer.record(StepFinished("0/stale#1", "d"))
+        now._writer.record(StepFinished("0/look#1", "d"))
         with pytest.raises(Fenced):
-            await before._pen.durable()
-        await now._pen.durable()
+            await before._writer.durable()
+        await now._writer.durable()
         steps = [event.step_key for event in await shop.events(job_id) if isinstance(event, StepFinished)]
         assert steps == ["0/look#1"]
 
@@ -75,11 +75,11 @@ async def test_a_lone_fact_is_on_disk_before_the_loop_goes_on(backend: Backend) 
         assert isinstance(shop.store.executor, SqliteExecutor)
         for nth in range(AT_ONCE_MAX):
             shop.store.executor._commit_s = 0.0  # as on a quick disk
-            run._pen.record(StepFinished(f"0/look#{nth}", "d"))
+            run._writer.record(StepFinished(f"0/look#{nth}", "d"))
             with pytest.raises(StopIteration):
-                run._pen.durable().send(None)
-        run._pen.record(StepFinished("0/breathe#1", "d"))
-        waiting = run._pen.durable()
+                run._writer.durable().send(None)
+        run._writer.record(StepFinished("0/breathe#1", "d"))
+        waiting = run._writer.durable()
         assert waiting.send(None) is not None, "it is on its way"
         waiting.close()
         await desk.committer.close()
@@ -113,8 +113,8 @@ async def test_a_crowd_shares_its_flushes(backend: Backend) -> None:
 
         async def write(run: JobRun, nth: int) -> None:
             executor._commit_s = 0.0  # as on a quick disk
-            run._pen.record(StepFinished(f"0/look#{nth}", "d"))
-            await run._pen.durable()
+            run._writer.record(StepFinished(f"0/look#{nth}", "d"))
+            await run._writer.durable()
 
         for nth in range(10):
             await asyncio.gather(*(write(run, nth) for run in runs))
@@ -130,10 +130,10 @@ async def test_what_may_not_be_written_is_not_written_on_the_spot(backend: Backe
         async def program(_drive: Execution, _: Any) -> Any: ...
 
         job_id = await shop.submit(program)
-        before = (await shop.claim())._pen.holder
+        before = (await shop.claim())._writer.holder
         stale = append_of(before, [StepFinished("0/stale#1", "d")], at=backend.clock.wall_us())
         backend.clock.advance(31 * SECOND)
-        now = (await shop.claim())._pen.holder
+        now = (await shop.claim())._writer.holder
         told = append_of(now, [StepFinished("0/look#1", "d")], at=backend.clock.wall_us())
         await shop.store.journal.append(told)
         written = await shop.events(job_id)

@@ -14,7 +14,7 @@ from holdfast.engine.job_runner import JobRun
 from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.errors import Fenced
 from holdfast.model.time import SECOND
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.store.ports.leases import Held
 from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened

@@ -13,12 +13,12 @@ import pytest
 from holdfast.engine.host_processes import HostProcesses
 from holdfast.engine.recovery import Rules, SweepStats, prove_dead, sweep
 from holdfast.errors import StoreUnavailable
+from holdfast.model.crash_suspects import lone_label
 from holdfast.model.events import JobDeadLettered, JobRequeued
 from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
-from holdfast.model.suspicion import lone_label
 from holdfast.model.time import MINUTE, SECOND
 from holdfast.model.worker_identity import Identity, Sight, identity_in, worker_name
 from holdfast.store.clock import SystemClock

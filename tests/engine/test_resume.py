@@ -37,7 +37,7 @@ from holdfast.model.limits import CARRIED_BYTES_MAX
 from holdfast.model.replay_history import History
 from holdfast.model.states import MailKind, Status
 from holdfast.model.time import HOUR
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
 from tests.support.fixtures.stores import STORES

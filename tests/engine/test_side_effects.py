@@ -345,7 +345,7 @@ async def test_what_a_letter_brings_has_the_place_in_which_the_code_saw_it(backe
         body = {"step_key": "0/sending#1/send_mail#1", "decision": "skip", "why": "I asked"}
         await shop.tell(job_id, MailKind.RECONCILE, body)
         released.set_result("seen")
-        while run._drive is None or run._drive.running:
+        while run._execution is None or run._execution.running:
             await shop.store.wakeups.wait(frozenset({"queue:none"}), 0.001)
         run.poke()
         ends = [await going, *await shop.drive_all()]

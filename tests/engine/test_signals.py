@@ -70,7 +70,7 @@ async def test_a_signal_that_comes_while_the_run_is_being_ended_is_not_slept_ove
         await letting_go.wait()
         await shop.tell(job_id, MailKind.SIGNAL, 5, name="paid")
         run.poke()
-        while run._pen.mail_seen == 0:
+        while run._writer.mail_seen == 0:
             await shop.store.wakeups.wait(frozenset({"queue:none"}), 0.005)
         let_go.set()
         assert await going == "pending"

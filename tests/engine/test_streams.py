@@ -96,14 +96,14 @@ class Counting:
         self.away = 0
         self.refused = asyncio.Event()
 
-    async def append(self, said: Sequence[Said]) -> list[bool]:
+    async def append(self, passages: Sequence[Said]) -> list[bool]:
         await self.open.wait()
         if self.away:
             self.away -= 1
             raise StoreUnavailable("away")
         self.commits += 1
-        self.largest = max([self.largest, *(len(one.passage.body) for one in said)])
-        kept = await self.inner.append(said)
+        self.largest = max([self.largest, *(len(one.passage.body) for one in passages)])
+        kept = await self.inner.append(passages)
         if False in kept:
             self.refused.set()
         return kept

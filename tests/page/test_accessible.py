@@ -41,7 +41,7 @@ def lived_in(town: Town) -> dict[str, str]:
         "/sessions": said["session_id"],
         f"/sessions/{said['session_id']}": "Good to hear from you.",
         "/agents": "gardener",
-        "/numbers": "Metrics",
+        "/dashboard": "Metrics",
         "/no/such/page": "Page not found",
     }
 

@@ -17,7 +17,7 @@ PAGES = {
     "/jobs": "Jobs",
     "/sessions": "Sessions",
     "/agents": "Agents",
-    "/numbers": "Metrics",
+    "/dashboard": "Metrics",
 }
 
 

@@ -99,7 +99,7 @@ def test_keys_and_colours(town: Town, page: Any) -> None:
     page.keyboard.press("t")
     page.keyboard.press("t")
     page.wait_for_function(f"before => ({colour})() !== before", arg=light)
-    for key, path in (("n", "/numbers"), ("a", "/agents"), ("s", "/sessions"), ("j", "/jobs"), ("h", "/")):
+    for key, path in (("n", "/dashboard"), ("a", "/agents"), ("s", "/sessions"), ("j", "/jobs"), ("h", "/")):
         page.keyboard.press("g")
         page.keyboard.press(key)
         page.wait_for_url(town.url + path)

@@ -18,7 +18,7 @@ from holdfast.model.time import MINUTE, SECOND
 from holdfast.server.access import BELIEVED_US, Gate
 from holdfast.server.settings import Settings
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import InterceptedStore
+from holdfast.store.interceptor import InterceptedStore
 from holdfast.testing.conformance.harness import Backend
 from tests.api.client.job_states import lives
 from tests.api.server.served import served

@@ -294,7 +294,7 @@ def a_job_falls_asleep_before_its_call(patch: pytest.MonkeyPatch) -> None:
     durable = journal_writer.JournalWriter.durable
 
     async def asleep(self: journal_writer.JournalWriter) -> None:
-        busy = self._on_loss.__self__._drive  # type: ignore[attr-defined]
+        busy = self._on_loss.__self__._execution  # type: ignore[attr-defined]
         if busy is not None:
             busy.running -= 1
         try:

@@ -93,7 +93,7 @@ def a_withdrawn_child_is_cancelled(patch: pytest.MonkeyPatch) -> None:
     def holds(self: Any, entry: journal_writer.PendingEvent) -> bool:
         if self._news and isinstance(entry.event, JobWaiting):
             return False
-        if not self._letterbox.cancelled or isinstance(entry.event, JobCancellation):
+        if not self._mailbox.cancelled or isinstance(entry.event, JobCancellation):
             return True
         return not entry.guarded
 
@@ -197,4 +197,4 @@ def effects_fire_beside_a_recovery(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def a_checkpoint_is_not_restored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(program, "restored", lambda _drive, default: default)
+    patch.setattr(program, "restore_state", lambda _execution, default: default)

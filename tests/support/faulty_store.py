@@ -19,7 +19,7 @@ import msgspec
 from holdfast.engine.loop_sleep import rest
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 
 
 class Kind(StrEnum):

@@ -75,7 +75,7 @@ async def main(store_address: str, warm_up: int, jobs: int, concurrency: int) ->
     while (await process.store.jobs.list(JobFilter(status=Status.RUNNING), limit=1)).items:
         await process.store.wakeups.wait(frozenset({"queue:default"}), 0.02)
     process.drain()
-    await process.mark_done()
+    await process.wait_until_done()
     peak = memory("VmHWM")
     await process.close()
     print(

@@ -12,13 +12,13 @@ from holdfast.client.in_process import EmbeddedClient
 from holdfast.engine.execution import Execution
 from holdfast.engine.recovery import Rules, find_last_sweep
 from holdfast.errors import StoreUnavailable
+from holdfast.model.crash_suspects import UNCLAIMED_US
 from holdfast.model.events import JobClaimed, JobRequeued
 from holdfast.model.ids import SequentialIds
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.suspicion import UNCLAIMED_US
 from holdfast.model.time import DAY, MINUTE, SECOND
 from holdfast.model.worker_identity import Identity, Sight
-from holdfast.store.intercepted import InterceptedStore
+from holdfast.store.interceptor import InterceptedStore
 from holdfast.testing.conformance.harness import Backend
 from holdfast.worker.maintenance import EXPIRY_EVERY_US, SWEEP_EVERY_US, Maintenance, Neighbours
 from tests.engine.shop import Shop, opened
@@ -37,11 +37,8 @@ class Nobody:
         return Sight.UNKNOWN
 
 
-def maintenance_of(shop: Shop, by: str = "sweep of a", *, leaves_suspects: bool = False) -> Maintenance:
-    neighbours = Neighbours(Nobody())
-    return Maintenance(
-        shop.store, shop.clock, neighbours, Rules(by=by), random.random, leaves_suspects=leaves_suspects
-    )
+def maintenance_of(shop: Shop, by: str = "sweep of a", **options: Any) -> Maintenance:
+    return Maintenance(shop.store, shop.clock, Neighbours(Nobody()), Rules(by=by), random.random, **options)
 
 
 async def nothing(_drive: Execution, _: Any) -> None: ...
@@ -234,8 +231,7 @@ async def test_expired_answers_and_silent_agents_are_removed(backend: Backend) -
 
 async def test_a_process_that_does_not_serve_has_few_duties(backend: Backend) -> None:
     async with opened(backend) as shop:
-        maintenance = maintenance_of(shop)
-        maintenance.serving = False
+        maintenance = maintenance_of(shop, serving=False)
         job_id = await shop.submit(nothing)
         await shop.claim(ttl_us=SECOND)
         shop.clock.advance(DAY)

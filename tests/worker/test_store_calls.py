@@ -21,7 +21,7 @@ from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.runner_config import RunnerConfig
 from holdfast.model.jobs import JobDraft
 from holdfast.model.states import Status
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.store.sqlite.executor import SqliteExecutor
 from holdfast.store.tables.store import SqlStore
 from holdfast.testing.conformance.harness import Backend

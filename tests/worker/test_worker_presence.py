@@ -26,7 +26,7 @@ from holdfast.model.worker_presence import BEAT_US, Presence, SeenWorker, Worker
 from holdfast.runtime import open_store
 from holdfast.runtime.app import App
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import InterceptedStore
+from holdfast.store.interceptor import InterceptedStore
 from holdfast.testing.conformance.harness import Backend
 from holdfast.worker.heartbeat import WorkerHeartbeat
 from holdfast.worker.maintenance import Maintenance, Neighbours
@@ -54,7 +54,7 @@ async def test_a_beat_every_ten_seconds_and_no_more_questions(backend: Backend) 
         store = InterceptedStore(shop.store, count)
         herald = WorkerHeartbeat(store, shop.clock, ANT, lambda _identity: False)
         maintenance = Maintenance(
-            store, shop.clock, Neighbours(Nobody()), Rules(), random.random, herald=herald
+            store, shop.clock, Neighbours(Nobody()), Rules(), random.random, heartbeat=herald
         )
         for _ in range(6):
             await maintenance.run_round()
@@ -92,7 +92,7 @@ async def test_a_store_that_is_away_hears_of_it_at_the_next_round(backend: Backe
         store = InterceptedStore(shop.store, around)
         herald = WorkerHeartbeat(store, shop.clock, ANT, lambda _identity: False)
         maintenance = Maintenance(
-            store, shop.clock, Neighbours(Nobody()), Rules(), random.random, herald=herald
+            store, shop.clock, Neighbours(Nobody()), Rules(), random.random, heartbeat=herald
         )
         await maintenance.run_round()
         await herald.drain()
@@ -114,7 +114,7 @@ async def test_who_is_asked_to_drain_is_told_at_each_beat_until_it_does(backend:
         told: list[str] = []
         ant = msgspec.structs.replace(ANT, offer=WorkerOffer(drains=True))
         herald = WorkerHeartbeat(shop.store, shop.clock, ant, lambda _identity: False)
-        herald.asked_to_drain = lambda: told.append("drain")
+        herald.on_drain(lambda: told.append("drain"))
         await herald.beat()
         line = ActDraft(act_id="a", what="worker.drain", who="ada", object="ant", reason="enough")
         await shop.store.presences.ask_to_drain("ant", line)

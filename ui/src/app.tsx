@@ -7,8 +7,8 @@ import { AgentsPage } from "./agents/agents";
 import { Home } from "./home/home";
 import { JobPage } from "./job/job";
 import { JobsPage } from "./jobs/jobs";
-import { NumbersPage } from "./numbers/numbers";
-import { Fence } from "./parts/fence";
+import { MetricsPage } from "./metrics/metrics";
+import { ErrorBoundary } from "./parts/error_boundary";
 import { Shell } from "./parts/shell";
 import { SessionPage } from "./session/session";
 import { SessionsPage } from "./session/sessions";
@@ -23,7 +23,7 @@ export function App(): JSX.Element {
   }, [first, second]);
   return (
     <Shell>
-      <Fence place={path.join("/")}>{chosen(path)}</Fence>
+      <ErrorBoundary place={path.join("/")}>{chosen(path)}</ErrorBoundary>
     </Shell>
   );
 }
@@ -35,14 +35,14 @@ function chosen(path: readonly string[]): JSX.Element {
     if (first === "jobs") return second === undefined ? <JobsPage /> : <JobPage key={second} id={second} />;
     if (first === "sessions") return second === undefined ? <SessionsPage /> : <SessionPage key={second} id={second} />;
     if (first === "agents" && second === undefined) return <AgentsPage />;
-    if (first === "numbers" && second === undefined) return <NumbersPage />;
+    if (first === "dashboard" && second === undefined) return <MetricsPage />;
   }
   return (
     <section>
       <h1>Page not found</h1>
       <p>
         <a href="/">Needs attention</a>, <a href="/jobs">jobs</a>, <a href="/agents">agents and workers</a>,{" "}
-        <a href="/numbers">metrics</a>.
+        <a href="/dashboard">metrics</a>.
       </p>
     </section>
   );

@@ -16,7 +16,7 @@ import "./css/job.css";
 import "./css/waterfall.css";
 import "./css/session.css";
 import "./css/agents.css";
-import "./css/numbers.css";
+import "./css/metrics.css";
 
 applyTheme();
 takeFromAddress();

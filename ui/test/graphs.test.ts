@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Session, SessionNode } from "../src/core/shapes";
-import { raiseFields, readLimits } from "../src/home/raising";
+import type { Session, SessionNode } from "../src/core/types";
+import { raiseFields, readLimits } from "../src/home/budget_raise";
 import { place } from "../src/job/plan_layout";
 import { branchesOf, pathTo, sayingOf } from "../src/session/nodes";
 

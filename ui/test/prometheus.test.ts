@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { growth, parse, quantile, sum } from "../src/numbers/prometheus";
+import { growth, parse, quantile, sum } from "../src/metrics/prometheus";
 
 const FIRST = `# HELP x
 a_total{code="x",how="1"} 2.0

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Seam, Span, Trace } from "../src/core/shapes";
+import type { Seam, Span, Trace } from "../src/core/types";
 import { asOf } from "../src/job/as_of";
 import { Axis } from "../src/job/axis";
 import { rowsOf, scopesOf, stretchesOf } from "../src/job/rows";

@@ -33,6 +33,10 @@ Key = NewType("Key", str)
 
 KEY: Final = Key("")
 """The default of such a parameter, so that type checkers let callers leave it out: `key: hf.Key = hf.KEY`."""
+_HINT_ARGUMENTS: Final = "Pass the arguments that the function names."
+_HINT_KEY: Final = (
+    'The idempotency key is passed by Holdfast where the parameter says so: key: hf.Key = hf.Key("").'
+)
 
 
 class Signature:
@@ -118,7 +122,7 @@ class Signature:
             bound = self._signature.bind(*args, **kwargs, **extra)
         except TypeError as error:
             msg = f"{self.name} was called with wrong arguments: {error}"
-            raise InvalidPayload(msg, hint="Pass the arguments that the function names.") from None
+            raise InvalidPayload(msg, hint=_HINT_KEY if "'key'" in msg else _HINT_ARGUMENTS) from None
         bound.apply_defaults()
         return {name: value for name, value in bound.arguments.items() if name != self.key_parameter}
 

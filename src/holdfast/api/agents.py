@@ -24,7 +24,7 @@ from holdfast.model.agent_registry import AgentStatus
 from holdfast.model.configured_agents import ASSISTANT, TOOLS_MAX, Configuration, HostedAgent
 from holdfast.model.ids import base32, check_name
 from holdfast.model.inbox import Delivery, SlotPolicy
-from holdfast.model.jobs import DEFAULT_QUEUE, JobFilter, JobRecord
+from holdfast.model.jobs import DEFAULT_QUEUE, JobFilter, JobRecord, encode_job_cursor
 from holdfast.model.limits import INTEGER_MAX, PRIORITY_DEFAULT, ROWS_PER_PAGE_MAX
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.work import HOSTED
@@ -282,7 +282,7 @@ async def list_agent_jobs(api: ApiContext, request: ListAgentJobs) -> Page[JobRe
                 records.append(record)
                 if len(records) == limit:
                     is_last = page.next is None and record is page.items[-1]
-                    return Page(tuple(records), None if is_last else encode_cursor("jobs", record.job_id))
+                    return Page(tuple(records), None if is_last else encode_job_cursor(record))
         searched += len(page)
         cursor = page.next
         if cursor is None or searched >= JOBS_SEARCHED_MAX:

@@ -110,7 +110,7 @@ async def fork_job(api: ApiContext, request: ForkJob) -> Submitted:
         request.job_id,
         at=request.at,
         ids=api.ids,
-        given=SAME if request.input is msgspec.UNSET else request.input,
+        new_input=SAME if request.input is msgspec.UNSET else request.input,
         fork_id=None if request.fork_id is None else check_name(request.fork_id, "job id"),
         request_key=request.request_key,
         queue=request.queue,

@@ -18,12 +18,12 @@ from holdfast.api.questions import question_needs
 from holdfast.engine.recovery import causes_of, summarize_causes
 from holdfast.model import budget as money
 from holdfast.model import events as e
+from holdfast.model.crash_suspects import is_unclaimed
 from holdfast.model.limits import ROWS_PER_PAGE_MAX
 from holdfast.model.mailbox import Mail
 from holdfast.model.side_effects import DECIDED, CallStatus, quiet_at
 from holdfast.model.stall_report import arrange_report
 from holdfast.model.states import TERMINAL, MailKind, WaitReason
-from holdfast.model.suspicion import is_unclaimed
 from holdfast.store.ports.jobs import Jobs
 
 

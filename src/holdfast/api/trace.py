@@ -20,12 +20,12 @@ from holdfast.engine.tracebacks import format_error
 from holdfast.errors import HoldfastError
 from holdfast.model import budget as money
 from holdfast.model import events as e
+from holdfast.model.crash_suspects import DIED_ALONE, find_parent
 from holdfast.model.hash_chain import SealedEvent, unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.side_effects import Effect
 from holdfast.model.stall_report import arrange_report
 from holdfast.model.states import TERMINAL
-from holdfast.model.suspicion import DIED_ALONE, find_parent
 from holdfast.model.time import to_iso
 from holdfast.model.worker_identity import short
 

@@ -18,7 +18,7 @@ from holdfast.model.events import (
 )
 from holdfast.model.lease import Grant
 from holdfast.model.states import Status
-from holdfast.model.time import to_iso
+from holdfast.model.time import SECOND, to_iso
 from holdfast.model.work import Work, agent_in
 from holdfast.model.work import status_of as work_status
 
@@ -81,6 +81,7 @@ def view_claimed_work(grant: Grant, item: WorkItemState, ttl_us: int, now: int) 
         fence=grant.fence,
         lease_token=grant.lease_token,
         lease_expires_at=to_iso(now + ttl_us),
+        lease_seconds=ttl_us // SECOND,
         attempt=grant.attempts + grant.takeovers + 1,
     )
 

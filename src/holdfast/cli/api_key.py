@@ -18,7 +18,7 @@ namespace_option = click.option(
     "--namespace",
     default=DEFAULT_NAMESPACE,
     show_default=True,
-    help="Namespace that the key gives access to.",
+    help="Namespace.",
 )
 
 

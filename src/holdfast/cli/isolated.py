@@ -15,7 +15,7 @@ from holdfast.cli.logs import format_option, level_option, logging_as
 from holdfast.cli.options import store_option
 from holdfast.cli.output import wait_for
 from holdfast.errors import Misuse
-from holdfast.model.suspicion import STORE_AWAY
+from holdfast.model.crash_suspects import STORE_AWAY
 from holdfast.runtime import supervisor_link
 from holdfast.runtime.app import App
 from holdfast.runtime.app_loader import load
@@ -34,10 +34,10 @@ def make_isolated_command(
         return None
     options = [("--log-format", log_format), ("--log-level", log_level)]
     arguments = [argument for option, value in options if value is not None for argument in (option, value)]
-    return (sys.executable, "-m", "holdfast", "run_isolated", *([app_at] if app_at else []), *arguments)
+    return (sys.executable, "-m", "holdfast", "isolated", *([app_at] if app_at else []), *arguments)
 
 
-@click.command(hidden=True)
+@click.command("isolated", hidden=True)
 @click.argument("app_at", metavar="[APP]", required=False)
 @format_option
 @level_option

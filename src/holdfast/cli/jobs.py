@@ -16,11 +16,11 @@ from holdfast.client.client import Client
 from holdfast.engine.tracebacks import format_error, format_traceback
 from holdfast.errors import InvalidPayload
 from holdfast.model.budget import WORDS, show
+from holdfast.model.crash_suspects import find_parent, is_suspect
 from holdfast.model.jobs import JobFilter, JobRecord
 from holdfast.model.page import Page
 from holdfast.model.side_effects import Effect
 from holdfast.model.states import Status, WaitReason, parse_status
-from holdfast.model.suspicion import find_parent, is_suspect
 from holdfast.model.worker_identity import short
 
 if TYPE_CHECKING:

@@ -83,7 +83,7 @@ _SECTIONS: Final = {
 _RENAMED: Final = {"key": "api-key", "keys": "api-key"}
 """Names that a person may type for a command with another name."""
 
-_INTERNAL: Final = {"isolated": ("holdfast.cli.isolated", "isolated")}
+_INTERNAL: Final = {"isolated": ("holdfast.cli.isolated", "run_isolated")}
 """Internal commands: Holdfast starts them itself; no help lists them."""
 
 

@@ -65,17 +65,21 @@ def _jobs(vitals: StoreStats) -> list[Finding]:
     late = vitals.oldest_ready_us >= READY_WARNING_US
     waited = f"oldest ready job has waited {vitals.oldest_ready_us / SECOND:.0f} s"
     return [
-        _none(vitals.expired, "orphaned leases", "jobs whose worker died; the next worker takes them over"),
-        _none(vitals.uncertain, "uncertain calls", "calls with an unknown outcome: holdfast jobs --person"),
-        _none(dead, "dead letters", "jobs that failed all attempts: holdfast dead list"),
+        _none(vitals.expired, "orphaned leases", "job", "of dead workers; the next worker takes over"),
+        _none(vitals.uncertain, "uncertain calls", "call", "with an unknown outcome: holdfast jobs --person"),
+        _none(dead, "dead letters", "job", "after the last failed attempt: holdfast dead list"),
         _none(
-            parked, "parked jobs", "jobs whose code no longer matches their journal: holdfast jobs --person"
+            parked,
+            "parked jobs",
+            "job",
+            "with code that no longer matches the journal: holdfast jobs --person",
         ),
-        _none(stalled, "stalled jobs", "jobs that make no progress: holdfast jobs --reason stalled"),
+        _none(stalled, "stalled jobs", "job", "without progress: holdfast jobs --reason stalled"),
         _none(
             vitals.suspects,
             "suspects",
-            "jobs that wait for a worker that can isolate them: holdfast jobs --person",
+            "job",
+            "waiting for a worker that runs suspects isolated: holdfast jobs --person",
         ),
         Finding(
             "warning" if late else "ok",
@@ -85,8 +89,9 @@ def _jobs(vitals: StoreStats) -> list[Finding]:
     ]
 
 
-def _none(number: int, check: str, description: str) -> Finding:
-    return Finding("warning" if number else "ok", check, f"{number} {description}" if number else "none")
+def _none(number: int, check: str, noun: str, rest: str) -> Finding:
+    finding = f"{number} {noun}{'' if number == 1 else 's'} {rest}"
+    return Finding("warning" if number else "ok", check, finding if number else "none")
 
 
 async def _backup(store: Store, now: int) -> Finding:

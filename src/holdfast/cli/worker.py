@@ -191,7 +191,7 @@ async def _work(
         )
         if not supervisor_link.ready(kinds):
             click.echo(f"working on {kinds}; stop with Ctrl-C", err=True)
-        await process.mark_done()
+        await process.wait_until_done()
 
 
 def _meter(port: _Port | None) -> Telemetry:

@@ -1,6 +1,6 @@
-"""The agent of the demonstration: it reads three sources at once, writes a PDF, uploads it and mails the link.
+"""The agent of the demonstration: reads three sources at once, writes a PDF, uploads it and mails the link.
 
-Beside each tool stands what repeating it would do. That is all that Holdfast needs to know.
+Each tool declares what repeating it would do. Holdfast needs no other information.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def call(path: str, body: bytes | None = None, key: str = "") -> Any:
         return json.load(answer)
 
 
-def read_finished_tools(what: str) -> None:
-    """A line for each tool that came to its end, whatever anybody remembers of it."""
+def read_finished_tools(tool: str) -> None:
+    """Append a line for each tool that ran to its end, independently of the journal."""
     with WITNESS.open("a", encoding="utf-8") as file:
-        file.write(f"{what}\n")
+        file.write(f"{tool}\n")
 
 
-@app.tool(effect="read_only")  # run again, if it was cut off
+@app.tool(effect="read_only")  # run again if it was interrupted
 def read(source: str) -> str:
-    """What a source says."""
+    """Read a source."""
     text = str(call(f"/sources/{urllib.parse.quote(source)}")["text"])
     read_finished_tools(f"read {source}")
     return text
@@ -48,7 +48,7 @@ def read(source: str) -> str:
 
 @app.tool(effect="idempotent")  # the same bytes in the same place, however often
 def render(title: str) -> str:
-    """Write the report as a PDF; its path."""
+    """Write the report as a PDF; returns its path."""
     path = FOLDER / "report.pdf"
     path.write_bytes(pdf(title, "Kelp holds on to the rock with a root that is none."))
     read_finished_tools("render")
@@ -57,23 +57,23 @@ def render(title: str) -> str:
 
 @app.tool(effect="idempotent", key_lifetime="24h")  # the receiver knows keys, for a day
 def upload(path: str, *, key: hf.Key = hf.KEY) -> str:
-    """Upload the report; its address."""
+    """Upload the report; returns its address."""
     url = str(call("/files", Path(path).read_bytes(), key)["url"])
     read_finished_tools("upload")
     return url
 
 
 def was_delivered(key: str, _args: dict[str, Any]) -> hf.Happened | hf.NotHappened:
-    """Asks the mailbox, as one would ask an IMAP folder: is there a message of this id?"""
+    """Probe: asks the mailbox, like an IMAP folder, whether it has a message with this id."""
     found = call(f"/mailbox?message_id={urllib.parse.quote(message_id(key))}")["found"]
     return hf.Happened("delivered") if found else hf.NotHappened()
 
 
 @app.tool(
     effect="verifiable", probe=was_delivered, timeout="1s"
-)  # SMTP knows no keys, but the mailbox can be asked
+)  # SMTP has no idempotency keys, but the mailbox can be probed
 def send_email(to: str, link: str, *, key: hf.Key = hf.KEY) -> str:
-    """Mail the link to somebody."""
+    """Mail the link."""
     message = EmailMessage()
     message["From"], message["To"], message["Subject"] = "agent@example.org", to, "Your report"
     message["Message-ID"] = message_id(key)

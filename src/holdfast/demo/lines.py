@@ -1,4 +1,4 @@
-"""The journal of the demonstration as a person reads it while it grows: a line for what matters, none for the rest."""
+"""Timeline of the demonstration: the important events of the journal as lines for a person, while they are written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENDS_OF_HOLD: Final = frozenset(
 
 
 class Timeline:
-    """Feed it events in their order. A line is a time, what happened, and a style for it."""
+    """Takes events in order. A line is a time, what happened, and a style."""
 
     def __init__(self) -> None:
         self._began: int | None = None
@@ -23,24 +23,24 @@ class Timeline:
 
     def line(self, event: EventView) -> tuple[str, str, str] | None:
         self._began = event.at if self._began is None else self._began
-        told = self._told(event.type, event.body)
+        described = self._told(event.type, event.body)
         if event.type in _ENDS_OF_HOLD:
             self._is_held = False
         elif event.type == "job_claimed":
-            # Whose worker died without a word: the next claim takes over, also if a sweep freed the job before it.
+            # If this worker dies, the next claim is a takeover, also if a sweep requeued the job before it.
             self._is_held = True
         if event.type in {"step_finished", "tool_returned", "llm_responded"}:
             self._finished += 1
         at = f"{(event.at - self._began) / SECOND:6.2f}s"
-        return None if told is None else (at, *told)
+        return None if described is None else (at, *described)
 
     def _told(self, kind: str, body: dict[str, Any]) -> tuple[str, str] | None:
         match kind:
             case "job_created":
                 return "job accepted and stored: from here on it cannot be lost", ""
             case "job_claimed" if body.get("takeover") or self._is_held:
-                kept = f"{self._finished} finished steps are recorded and not run again"
-                return f"{_who(body)} takes over: {kept}", "bold yellow"
+                progress = f"{self._finished} finished steps are recorded and not run again"
+                return f"{_who(body)} takes over: {progress}", "bold yellow"
             case "job_claimed":
                 return f"{_who(body)} claims the job", ""
             case "llm_responded":

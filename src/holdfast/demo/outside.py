@@ -1,8 +1,8 @@
-"""The outside world of the demonstration: an HTTP server and an SMTP server, each with a log of its own.
+"""Receivers of the demonstration: an HTTP server and an SMTP server, each with its own log.
 
-Neither knows of Holdfast. The HTTP server keeps a file once for each Idempotency-Key, as many services do; the SMTP
-server delivers whatever it is given, as often as it is given it. At a moment that somebody has named, a server does
-what it was asked to, tells that somebody, and never sends its reply: the sender dies not knowing whether it was heard.
+Neither knows of Holdfast. The HTTP server stores a file once for each Idempotency-Key, as many services do; the SMTP
+server delivers every message it receives, duplicates included. At a moment that the demonstration has registered, a
+server performs the request, calls back, and never sends its reply: the sender dies without knowing the outcome.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ SOURCES: Final = {
 
 
 class Outside:
-    """What was done out there, by its own account. `moments`: whom to tell, once, instead of replying."""
+    """The receivers, with what they did by their own account. `moments`: callbacks, each called once instead of a
+    reply."""
 
     def __init__(self) -> None:
         self.answered: list[str] = []
@@ -36,7 +37,7 @@ class Outside:
         self._servers: list[socketserver.BaseServer] = []
 
     def open(self) -> tuple[str, str]:
-        """Both servers listen on loopback; where."""
+        """Start both servers on loopback; returns their addresses."""
         http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Http,), {"outside": self}))
         smtp = socketserver.ThreadingTCPServer(("127.0.0.1", 0), type("Handler", (_Smtp,), {"outside": self}))
         smtp.daemon_threads = True
@@ -51,28 +52,28 @@ class Outside:
             server.server_close()
 
     def answer(self, path: str, query: dict[str, str], key: str, body: bytes) -> Any:
-        """What the HTTP server has to say, or None if it says nothing."""
+        """The response of the HTTP server, or None if it sends none."""
         with self._lock:
             self.arrived.append(path)
             if path == "/mailbox":
                 return {"found": query["message_id"] in self.mails}
             if path == "/files":
                 self.files.setdefault(key, body)
-                said: Any = {"url": "https://files.example.org/report.pdf"}
+                response: Any = {"url": "https://files.example.org/report.pdf"}
             else:
-                said = {"text": SOURCES[path.removeprefix("/sources/")]}
+                response = {"text": SOURCES[path.removeprefix("/sources/")]}
         if self.notify(path):
             return None
         with self._lock:
             self.answered.append(path)
-        return said
+        return response
 
     def deliver(self, mail: bytes) -> None:
         with self._lock:
             self.mails.append(str(message_from_bytes(mail)["Message-ID"]))
 
     def notify(self, moment: str) -> bool:
-        """Whether somebody waited for this moment; then they have been told."""
+        """Call the callback of this moment; returns whether there was one."""
         with self._lock:
             tell = self.moments.pop(moment, None)
         if tell is not None:
@@ -92,11 +93,11 @@ class _Http(BaseHTTPRequestHandler):
     def _do(self, body: bytes) -> None:
         at = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(at.query))
-        said = self.outside.answer(at.path, query, self.headers.get("Idempotency-Key", ""), body)
-        if said is None:
+        response = self.outside.answer(at.path, query, self.headers.get("Idempotency-Key", ""), body)
+        if response is None:
             self.close_connection = True
             return
-        data = json.dumps(said).encode()
+        data = json.dumps(response).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -107,7 +108,7 @@ class _Http(BaseHTTPRequestHandler):
 
 
 class _Smtp(socketserver.StreamRequestHandler):
-    """As much of RFC 5321 as it takes to receive a mail."""
+    """The part of RFC 5321 that is needed to receive a mail."""
 
     outside: Outside
 

@@ -1,16 +1,16 @@
-"""A page of PDF, with nothing but the standard library."""
+"""A one-page PDF writer, with the standard library only."""
 
 from __future__ import annotations
 
 
 def pdf(title: str, text: str) -> bytes:
-    """A document of one page. The same words are the same bytes: there is no date and no chance in it."""
-    shown = f"BT /F1 20 Tf 60 760 Td ({_escaped(title)}) Tj /F1 12 Tf 0 -36 Td ({_escaped(text)}) Tj ET"
+    """A document of one page. Equal text gives equal bytes: it contains no date and nothing random."""
+    page = f"BT /F1 20 Tf 60 760 Td ({_escaped(title)}) Tj /F1 12 Tf 0 -36 Td ({_escaped(text)}) Tj ET"
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
         "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
         "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources 6 0 R >>",
-        f"<< /Length {len(shown)} >>\nstream\n{shown}\nendstream",
+        f"<< /Length {len(page)} >>\nstream\n{page}\nendstream",
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
         "<< /Font << /F1 5 0 R >> >>",
     ]

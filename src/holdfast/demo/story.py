@@ -1,7 +1,7 @@
 """The demonstration itself: start everything, kill the worker at three moments, read the receivers' logs.
 
-The moments are chosen by the receivers, which are where it hurts: two of three sources are read and the third is not
-answered yet; the file is kept and its sender not told; the mail is delivered and its sender not told.
+The receivers trigger the kills at the worst moments: two of three sources are read and the third has not answered yet;
+the file is stored and its sender has no reply; the mail is delivered and its sender has no reply.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ Say: TypeAlias = Callable[[str, str, str], None]
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What the demonstration found. The first four are from the receivers' own logs and the tools' own file."""
+    """The verdict of the demonstration. The first three fields are from the receivers' own logs. `repeated` counts
+    tools, by their own file, and model responses, by the journal, that were run again."""
 
     pdfs: int
     uploads: int
@@ -61,12 +62,12 @@ MOMENTS: Final = {
 
 
 async def play(where: str, folder: Path, say: Say) -> Verdict:
-    """The job has been brought to its end through three kills; what became of it."""
+    """Run the job to its end through three kills; returns the verdict."""
     outside = Outside()
     http, smtp = outside.open()
-    told = {"DEMO_HTTP": http, "DEMO_SMTP": smtp, "DEMO_FOLDER": str(folder)}
+    environment = {"DEMO_HTTP": http, "DEMO_SMTP": smtp, "DEMO_FOLDER": str(folder)}
     try:
-        async with asyncio.timeout(PATIENCE_S), _up(where, told) as url, RemoteClient(url) as client:
+        async with asyncio.timeout(PATIENCE_S), _up(where, environment) as url, RemoteClient(url) as client:
             say("", f"API at {url}, one worker, store {where}", "dim")
             return await _Story(client, outside, folder, say).play()
     finally:
@@ -98,16 +99,17 @@ class _Story:
         return self._judge(job, whole=not checked.violations)
 
     async def _follow(self) -> None:
-        """Every line of the journal that is new has been said."""
+        """Print every new line of the journal."""
         for event in await self._client.events(self._job_id, after=len(self._journal)):
-            if event.seq == len(self._journal) + 1:  # whoever kills follows too, and may have been quicker
+            # The killer follows the journal too, and may have been quicker.
+            if event.seq == len(self._journal) + 1:
                 self._journal.append(event)
                 line = self._timeline.line(event)
                 if line is not None:
                     self._say(*line)
 
     def _killer(self, loop: asyncio.AbstractEventLoop, moment: str, why: str) -> Callable[[], None]:
-        """For a receiver's thread: returns when the worker is dead."""
+        """Callback for a receiver's thread: returns when the worker is dead."""
         return lambda: asyncio.run_coroutine_threadsafe(self._kill(moment, why), loop).result()
 
     async def _kill(self, moment: str, why: str) -> None:
@@ -124,18 +126,18 @@ class _Story:
 
     @property
     def _read(self) -> int:
-        """How many sources are on record."""
+        """Number of sources that are recorded."""
         return sum(event.type == "step_finished" for event in self._journal)
 
     def _judge(self, job: JobView, *, whole: bool) -> Verdict:
         witness = Counter((self._folder / agent.WITNESS.name).read_text(encoding="utf-8").splitlines())
         answered = Counter(event.body["step_key"] for event in self._journal if event.type == "llm_responded")
-        again = sum((witness + answered).values()) - len(witness + answered)
+        repeated = sum((witness + answered).values()) - len(witness + answered)
         return Verdict(
             pdfs=sum(file.startswith(b"%PDF") for file in self._outside.files.values()),
             uploads=len(self._outside.files),
             mails=len(self._outside.mails),
-            repeated=again,
+            repeated=repeated,
             kills=self._kills,
             whole=whole,
             completed=job.status == "completed",
@@ -144,7 +146,7 @@ class _Story:
 
 @asynccontextmanager
 async def _up(where: str, environment: dict[str, str]) -> AsyncIterator[str]:
-    """`holdfast up`, as anybody would start it; its address. It is stopped like by Ctrl-C."""
+    """Run `holdfast up` as a user would; yields its address. It is stopped like by Ctrl-C."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "holdfast", "up", agent.__file__, "--port", "0", "--store", where),
         env=os.environ | environment,
@@ -152,13 +154,13 @@ async def _up(where: str, environment: dict[str, str]) -> AsyncIterator[str]:
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
-    heard, url = "", None
+    output, url = "", None
     while url is None:
         line = (await process.stderr.readline()).decode()
         if not line:
-            msg = f"`holdfast up` did not start: {heard.strip()}"
+            msg = f"`holdfast up` did not start: {output.strip()}"
             raise StoreUnavailable(msg, hint="Start it by itself to see why: holdfast up --store …")
-        heard += line
+        output += line
         found = UP.search(line)
         url = None if found is None else found[1]
     rest = asyncio.create_task(process.stderr.read())

@@ -1,1 +1,1 @@
-"""The rules in motion."""
+"""Engine: executes jobs over their journals: replay, side effects, leases, recovery."""

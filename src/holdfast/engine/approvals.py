@@ -1,8 +1,9 @@
-"""A person's leave before a call: asked once, for exactly these arguments, used once, and not for ever.
+"""Approvals: a person's decision before a call. One approval is for exactly these arguments, is used once, and
+expires.
 
-The question is a fact, the answer comes as a letter and is one too. The answer belongs to one call: its step key,
-generation and arguments. Other arguments are another question, and so is another try after a person said that the first
-did not happen. Leave that is not used before it expires is void, and the question is put again.
+The request is an event; the decision comes as mail and becomes an event, too. It belongs to one call: its step key,
+generation and arguments. Other arguments need another approval, and so does a new attempt after a person decided that
+the first did not happen. An approval that is not used before it expires is void, and is requested again.
 """
 
 from __future__ import annotations
@@ -24,54 +25,61 @@ EXPIRED: Final = "expired"
 
 
 async def find_approval(
-    drive: ExecutionContext, asked: DurableCall, step_key: str, digest: str, generation: int
+    execution: ExecutionContext, call: DurableCall, step_key: str, digest: str, generation: int
 ) -> str | None:
-    """The id of the approval that this call may use; None, if it needs none. Denied, if there is none to be had."""
-    if asked.terms.approve is None or not asked.terms.approve(asked.args):
+    """Returns the id of the approval that this call may use, waiting for the decision; None, if the call needs none.
+    Denied, if a person denies it or it expires undecided."""
+    if call.terms.approve is None or not call.terms.approve(call.args):
         return None
     for nth in itertools.count():
-        approval_id = _id(drive, step_key, digest, generation, nth)
-        approval = drive.history.approvals.get(approval_id)
+        approval_id = _id(execution, step_key, digest, generation, nth)
+        approval = execution.history.approvals.get(approval_id)
         if approval is None:
-            approval = _ask(drive, asked, approval_id, step_key, digest, generation)
+            approval = _ask(execution, call, approval_id, step_key, digest, generation)
         while approval.decision is None:
-            in_time = await drive.waits.look_again(WaitReason.APPROVAL, approval_id, approval.expires_at)
+            in_time = await execution.waits.look_again(WaitReason.APPROVAL, approval_id, approval.expires_at)
             if not in_time and approval.decision is None:
                 decided = ApprovalDecided(approval_id, EXPIRED, by="", why="the time to answer was over")
-                drive.note(decided, at=drive.job_time(approval.expires_at))
+                execution.note(decided, at=execution.job_time(approval.expires_at))
         assert approval.seq is not None
-        await drive.turn(approval.seq, approval.at)
+        await execution.turn(approval.seq, approval.at)
         if approval.decision != APPROVED:
-            raise Denied(_said(asked.name, approval), by=approval.by)
-        if lasts(drive, approval_id):
+            raise Denied(_said(call.name, approval), by=approval.by)
+        if lasts(execution, approval_id):
             return approval_id
     raise AssertionError("unreachable")
 
 
-def lasts(drive: ExecutionContext, approval_id: str | None) -> bool:
-    """Whether a call may still be made under this approval, or needs none."""
-    return approval_id is None or drive.latest_us() < drive.history.approvals[approval_id].expires_at
+def lasts(execution: ExecutionContext, approval_id: str | None) -> bool:
+    """Whether the call may still be made: it needs no approval, or its approval has not expired."""
+    return approval_id is None or execution.latest_us() < execution.history.approvals[approval_id].expires_at
 
 
 def _ask(
-    drive: ExecutionContext, asked: DurableCall, approval_id: str, step_key: str, digest: str, generation: int
+    execution: ExecutionContext,
+    call: DurableCall,
+    approval_id: str,
+    step_key: str,
+    digest: str,
+    generation: int,
 ) -> RecordedApproval:
     question = ApprovalRequested(
         approval_id,
         step_key,
         digest,
-        expires_at=drive.latest_us() + asked.terms.approval_lifetime_us,
+        expires_at=execution.latest_us() + call.terms.approval_lifetime_us,
         generation=generation,
-        tool=asked.name,
-        args=asked.args,
+        tool=call.name,
+        args=call.args,
     )
-    drive.note(question)
-    return drive.history.approvals[approval_id]
+    execution.note(question)
+    return execution.history.approvals[approval_id]
 
 
-def _id(drive: ExecutionContext, step_key: str, digest: str, generation: int, nth: int) -> str:
-    """The arguments are part of it: code that changed while nobody had answered yet asks another question."""
-    owner = drive.owner
+def _id(execution: ExecutionContext, step_key: str, digest: str, generation: int, nth: int) -> str:
+    """Derives the approval's id. The arguments are part of it: code that changes before the decision requests another
+    approval."""
+    owner = execution.owner
     place = "\0".join((owner.namespace, owner.job_id, step_key, digest, str(generation), str(nth)))
     return "apr_" + hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:26]
 

@@ -1,19 +1,20 @@
 """Audit hook: reports what job code does to the outside world without a tool.
 
-A socket that an agent's own code connects, a process that it starts and a file that it writes leave no record: whenever
-the job is resumed, they are done again. Python says when that happens (`sys.addaudithook`), and the mark in the context
-says whose code runs. So a worker names the place, with the file and line of the author's code and the remedy.
+A socket that an agent's own code connects, a process that it starts and a file that it writes leave no record:
+whenever the job is resumed, they are done again. Python reports such actions (`sys.addaudithook`), and the mark in the
+context tells whose code runs. So a worker reports the place, with the file and line of the author's code and the
+remedy.
 
-    the code of a job                     reported, once for each place; or refused, if that is asked for
-    inside a tool, step or wrapped client that is what they are for
+    the code of a job                     reported, once for each place; or refused, if so configured
+    inside a tool, step or wrapped client not reported: that is what they are for
     an import, logging, our own code      exempt: none of it changes what the job does
 
 It is best effort. C code that opens sockets by itself (libpq, gRPC) raises no such event, a connection that a tool has
-opened and job code uses later is not seen, and neither is a datagram. uvloop connects and starts processes in C, so the
-methods for that are replaced on the loop.
+opened and job code uses later is not seen, and neither is a datagram. uvloop connects and starts processes in C, so
+the methods for that are replaced on the loop.
 
-A hook cannot be removed, and is called for every event of the process. So it is installed only where it is wanted (by
-workers and test helpers), and what does not concern it is left with one look into a set.
+A hook cannot be removed, and is called for every event of the process. So only workers and test helpers install it,
+and other events cost one lookup in a set.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from holdfast.model.redaction import redact
 from holdfast.model.stall_report import is_installed, is_library
 
 OnUndurable: TypeAlias = Literal["ignore", "warn", "error"]
-"""What happens when job code does something to the outside world without a tool."""
+"""Setting: what happens when job code does something to the outside world without a tool."""
 
 _CONNECT: Final = "socket.connect"
 _PROCESS: Final = "subprocess.Popen"
@@ -52,23 +53,24 @@ _WRITES: Final = os.O_WRONLY | os.O_RDWR
 _DEVICES: Final = ("/dev/", "/proc/")
 _CACHE: Final = "__pycache__"
 _EXEMPT_MODULES: Final = frozenset({"logging", "importlib", "zipimport", "platform", "distro", "uuid"})
-"""Whatever they open or start, and whoever calls them: imports, log files, and what tells the machine's name."""
+"""Modules whose I/O is not reported, whatever code calls them: imports, log files, and lookups of the
+machine's name."""
 
 _LOOP_BOUNDARIES: Final[frozenset[CodeType]] = frozenset(
     function.__code__
     for function in (
         asyncio.Handle._run,  # noqa: SLF001 - the frame below every callback and task
-        asyncio.Runner.run,  # uvloop's callbacks have no frame of their own
+        asyncio.Runner.run,  # uvloop's callbacks have no Python frame
         asyncio.BaseEventLoop.run_forever,
         asyncio.BaseEventLoop.run_until_complete,
         threading.Thread.run,
         thread_pool._WorkItem.run,  # noqa: SLF001 - the same in a thread
     )
 )
-"""Beyond these frames a stack is not the job's any more."""
+"""Frames at which the part of a stack that belongs to the job ends."""
 
 _ENTRIES: Final = ("holdfast/agents/agents.py", "holdfast/agents/sessions.py")
-"""Our frames that call an author's function."""
+"""Files of Holdfast whose frames call an author's function."""
 
 _PLACES_MAX: Final = 1000
 _DETAIL_MAX: Final = 200
@@ -77,7 +79,7 @@ log = logging.getLogger("holdfast.undurable")
 
 
 class WatchedRun(Protocol):
-    """What is asked of the run whose code did it."""
+    """The run whose code acted, as the monitor sees it."""
 
     @property
     def owner(self) -> Any: ...
@@ -103,14 +105,14 @@ class SourceLine(NamedTuple):
 
 
 class IoMonitor:
-    """What the runs of one process do about undurable I/O: each place is named once, or each is refused."""
+    """Handles undurable I/O for the runs of one process: reports each place once, or refuses each action."""
 
     def __init__(self, on_undurable: OnUndurable) -> None:
         self._refuses = on_undurable == "error"
         self._places: set[tuple[str, SourceLine]] = set()
 
     def look(self, scheduler: ReplayScheduler, run: WatchedRun, event: str, args: tuple[Any, ...]) -> None:
-        """Job code is about to do this. Raises, if it is refused."""
+        """Called when job code is about to do this. Raises, if it is refused."""
         action = _describe(event, args)
         if action is None:
             return
@@ -132,7 +134,8 @@ class IoMonitor:
             )
 
     def watch_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A loop that connects and starts processes in C raises no events for it: its methods do so instead."""
+        """Wraps the methods of a loop that connects and starts processes in C: such a loop raises no audit events for
+        them."""
         ours: Any = loop
         if hasattr(loop, ready_queue.NAME) or isinstance(ours.create_connection, _LoopCall):
             return
@@ -141,10 +144,11 @@ class IoMonitor:
         ours.subprocess_exec = _LoopCall(loop.subprocess_exec, _PROCESS, _program)
         ours.subprocess_shell = _LoopCall(loop.subprocess_shell, _PROCESS, _program)
 
-    def _refuse(self, scheduler: ReplayScheduler, run: WatchedRun, event: str, what: str) -> InvalidMove:
-        """The error that job code gets, and the end of its run: code that catches the error would go on without."""
+    def _refuse(self, scheduler: ReplayScheduler, run: WatchedRun, event: str, action: str) -> InvalidMove:
+        """Makes the error that job code gets, and ends its run: code that catches the error must not continue without
+        the action."""
         error = InvalidMove(
-            f"the agent's own code {what}: that is not recorded, and would be done again whenever the job is resumed",
+            f"the agent's own code {action}: that is not recorded, and would be done again whenever the job is resumed",
             hint=_remedy(event),
         )
         if asyncio._get_running_loop() is scheduler.loop:  # noqa: SLF001 - without an error where there is none
@@ -156,7 +160,7 @@ class IoMonitor:
 
 
 def make_io_monitor(on_undurable: OnUndurable) -> IoMonitor | None:
-    """The monitor for this setting, with the hook that calls it; None, if nothing is to be noticed."""
+    """The monitor for this setting, with its hook installed; None for `ignore`."""
     if on_undurable == "ignore":
         return None
     _install()
@@ -169,7 +173,7 @@ _installed: list[bool] = []
 
 
 def _install() -> None:
-    """Python calls the hook from now on, until the process ends."""
+    """Installs the hook, until the process ends."""
     if not _installed:
         _installed.append(True)
         sys.addaudithook(_hook)
@@ -182,7 +186,7 @@ def _hook(
     _get_job: Callable[[], Any] = JOB.get,
     _job_code: Any = ReplayScheduler,
 ) -> None:
-    # Names that are bound as defaults: they are quicker, and there also while the interpreter shuts down.
+    # Names bound as defaults are faster, and still exist while the interpreter shuts down.
     if event in _events:
         scheduler = _get_job()
         if type(scheduler) is _job_code:
@@ -194,25 +198,25 @@ def _look(scheduler: ReplayScheduler, event: str, args: tuple[Any, ...]) -> None
     monitor = None if run is None else run.io_monitor
     if run is None or monitor is None or (event == _OPEN and not _is_write(args)):
         return
-    # In a context of its own: what the report does (a log file is opened) is not the job's.
+    # In an empty context: what the report does (a log file is opened) is not the job's action.
     try:
         contextvars.Context().run(monitor.look, scheduler, run, event, args)
     except InvalidMove:
         raise
-    except Exception:  # to report must not break what is reported
+    except Exception:  # a failed report must not break the code
         log.debug("cannot tell where %s comes from", event, exc_info=True)
 
 
 def _is_write(args: tuple[Any, ...]) -> bool:
     path, flags = args[0], args[2]
     if not isinstance(flags, int) or not flags & _WRITES or not isinstance(path, str | bytes | os.PathLike):
-        return False  # it reads, or wraps a descriptor that is open
+        return False  # it reads, or wraps an open descriptor
     name = os.fsdecode(path)
     return _CACHE not in name and not name.startswith(_DEVICES)
 
 
 class _LoopCall:
-    """A method of the loop that raises the event that it would raise if it were written in Python."""
+    """A method of the loop that raises the audit event which a Python implementation would raise."""
 
     def __init__(self, before: Callable[..., Any], event: str, describe: Callable[..., Any]) -> None:
         self._before = before
@@ -220,9 +224,9 @@ class _LoopCall:
         self._describe = describe
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        about = self._describe(*args, **options)
-        if about is not None:
-            _hook(self._event, about)
+        arguments = self._describe(*args, **options)
+        if arguments is not None:
+            _hook(self._event, arguments)
         return self._before(*args, **options)
 
 
@@ -242,11 +246,11 @@ def _program(_protocol: Any, program: Any, *_args: Any, **_options: Any) -> tupl
     return (program, None, None, None)
 
 
-# ── what, and where ───────────────────────────────────────────────────────────────────────────────
+# ── the action, and its place ─────────────────────────────────────────────────────────────────────
 
 
 def _describe(event: str, args: tuple[Any, ...]) -> str | None:
-    """What the code does, in words; None, if it is nothing of the outside world."""
+    """Describes the action in words; None, if it does not concern the outside world."""
     if event == _CONNECT:
         return f"connects to {_shorten(_format_address(args[1]))}"
     if event == _OPEN:
@@ -266,7 +270,7 @@ def _format_address(address: Any) -> str:
 
 
 def _format_program(program: Any) -> str:
-    """The name of a program. Its arguments are left out: they may hold secrets."""
+    """The name of a program. Its arguments are left out: they may contain secrets."""
     text = os.fsdecode(program) if isinstance(program, str | bytes | os.PathLike) else str(program)
     return text.split(maxsplit=1)[0] if text.strip() else text
 
@@ -281,7 +285,7 @@ def _remedy(event: str) -> str:
 
 
 def _find_place(innermost: FrameType, run: WatchedRun) -> SourceLine | None:
-    """The author's line that led there; None, if it is an import, logging or our own code that did it."""
+    """The author's line that caused the action; None, if an import, logging or our own code caused it."""
     installed: FrameType | None = None
     for frame in _walk(innermost):
         code = frame.f_code
@@ -301,7 +305,7 @@ def _find_place(innermost: FrameType, run: WatchedRun) -> SourceLine | None:
             return _place_of(frame)
         if is_installed(file):
             installed = frame
-    # A task that a library has started: the author's code waits in another one.
+    # A library started this task: the author's code waits in another one.
     waiting = _find_waiting_author(run)
     if waiting is not None:
         return _place_of(waiting)

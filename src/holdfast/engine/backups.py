@@ -12,14 +12,14 @@ LAST_BACKUP: Final = "last_backup"
 
 
 class LastBackup(msgspec.Struct, frozen=True):
-    """A backup that is whole: when it was taken, and its digest."""
+    """The last complete backup: when it was taken, and its digest."""
 
     at: int
     sha256: str
 
 
 async def remember_backup(store: Store, last: LastBackup) -> None:
-    """The store records this backup as its last one."""
+    """Stores this backup as the last one."""
     await store.metadata.put(LAST_BACKUP, msgspec.to_builtins(last))
 
 

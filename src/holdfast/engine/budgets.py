@@ -1,17 +1,17 @@
-"""Budgets in motion: asked before anything is paid for, charged in the append that says what was done.
+"""Budget guard: checks budgets before each call, and charges them in the append that records the call.
 
-    before a live call      the accounts of the job and of its ancestors are read; a limit that would be broken stops it
-    a fact that costs       its price goes to every account of the chain, in the same append: so none counts twice, and
-                            what is replayed costs nothing
-    a limit is reached      one fact; the call is not made, the job sleeps and holds nothing, a person is asked
-    a limit is raised       a letter, a fact, and the account, in one append; whoever waits looks again
+    before a live call      reads the accounts of the job and of its ancestors; a limit that would be exceeded stops it
+    an event that costs     its price is charged to every account of the chain, in the same append: so none counts
+                            twice, and a replay costs nothing
+    a limit is reached      one event; the call is not made, the job is suspended, and a person decides
+    a limit is raised       the mail, its event and the account change in one append; the waiting code looks again
 
-The accounts are a whole tree's, and every job of it looks at them by itself: nothing is reserved. So of the jobs that
-run at the same time each may make one call that the others did not know of. Within one job nothing is overlooked: what
-it has recorded and is not on disk yet counts, and so do its reads that are under way. The price of an answer is known
-when it is there, and not before.
+An account belongs to a whole tree of jobs, and every job of the tree checks it by itself: nothing is reserved. So of
+the jobs that run at the same time each may make one call that the others did not know of. Within one job nothing is
+overlooked: recorded events that are not on disk yet count, and so do reads in progress. The price of an answer is
+known when it has arrived, and not before.
 
-A job that sleeps over a budget is woken by the letter that raises it. In case that letter went to a sibling only, it
+A job that is suspended over a budget is woken by the mail that raises it. In case that mail went to a sibling only, it
 also looks again by itself, after a minute, two, four, up to an hour.
 """
 
@@ -50,11 +50,11 @@ from holdfast.store.ports.budgets import Budgets
 
 AGAIN_S: Final = 0.2
 ONE_ANSWER: Final = Spent(usd_micros=1, tokens=1)
-"""What a request to a model will cost at least, as far as anybody knows."""
+"""The least that a request to a model costs, as far as is known before the answer."""
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """A limit that the next call would break."""
+    """A limit that the next call would exceed."""
 
     budget_id: str
     limit: Limit
@@ -63,20 +63,20 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 class BudgetGuard:
-    """What one run of a job with budgets pays from. It is the run's recorder, too: facts that cost pass here."""
+    """Guards the budgets of one run of a job. It is the run's recorder, too: it charges each event that costs."""
 
-    def __init__(self, drive: ExecutionContext, recorder: Recorder, accounts: Budgets) -> None:
-        self._drive = drive
+    def __init__(self, execution: ExecutionContext, recorder: Recorder, accounts: Budgets) -> None:
+        self._execution = execution
         self._recorder = recorder
         self._accounts = accounts
-        self._chain = drive.owner.budgets
+        self._chain = execution.owner.budgets
         self._charged = NOTHING
         self._settled = NOTHING
-        """Of what this run has charged, the part that is certainly in the accounts."""
+        """The part of what this run has charged that is certainly in the accounts."""
         self._reading: set[str] = set()
         self._sent: set[tuple[str, int]] = set()
 
-    # ── paying ────────────────────────────────────────────────────────────────────────────────────
+    # ── charging ──────────────────────────────────────────────────────────────────────────────────
 
     def record(
         self,
@@ -101,17 +101,17 @@ class BudgetGuard:
         )
 
     def _ended(self, event: Event) -> Event:
-        """A read that was under way has an end; that it was given up does not mean that it was not made."""
+        """Marks a read as ended. A read that was cancelled was made nevertheless, and costs."""
         if isinstance(event, StepFinished | CallCancelled) and event.step_key in self._reading:
             self._reading.discard(event.step_key)
             return msgspec.structs.replace(event, made=True) if isinstance(event, CallCancelled) else event
         return event
 
     def _is_sent_again(self, event: ToolCalled) -> bool:
-        """Under the same key: what was paid for then is not paid for again."""
+        """Whether the call is sent again under the same key: it is not charged again."""
         place = (event.step_key, event.generation)
         is_known = (
-            place in self._sent or self._drive.history.next_generation(event.step_key) > event.generation
+            place in self._sent or self._execution.history.next_generation(event.step_key) > event.generation
         )
         self._sent.add(place)
         return is_known
@@ -122,69 +122,71 @@ class BudgetGuard:
         self._settled = max(self._settled, charged, key=msgspec.structs.astuple)
 
     async def perform(
-        self, asked: DurableCall, place: TaskScope, step_key: str
+        self, call: DurableCall, place: TaskScope, step_key: str
     ) -> tuple[Any, Exception | None]:
-        """The read is made as soon as it can be afforded. Its price is certain from then on."""
+        """Makes the read as soon as the budgets allow it. From then on its price counts."""
         await self.afford(place, step_key, ONE_CALL)
         self._reading.add(step_key)
-        return await self._drive.perform(asked, place, step_key)
+        return await self._execution.perform(call, place, step_key)
 
-    # ── asking ────────────────────────────────────────────────────────────────────────────────────
+    # ── checking ──────────────────────────────────────────────────────────────────────────────────
 
     async def afford(self, place: TaskScope, step_key: str, ahead: Spent) -> None:
-        """No limit stands against it. Until then the code waits, and if all of it does, the job sleeps."""
+        """Waits until no limit is exceeded by this spending. If all of the code waits, the job is suspended."""
         while (reached := await self._reached(place, step_key, ahead)) is not None:
             self._say(reached)
-            drive = self._drive
-            pause_us = min(MINUTE << min(drive.history.stops.sleeps, 6), HOUR)
-            due_at = drive.clock.wall_us() + pause_us
-            await drive.waits.look_again(WaitReason.BUDGET, topic(reached.budget_id), due_at)
+            execution = self._execution
+            pause_us = min(MINUTE << min(execution.history.stops.sleeps, 6), HOUR)
+            due_at = execution.clock.wall_us() + pause_us
+            await execution.waits.look_again(WaitReason.BUDGET, topic(reached.budget_id), due_at)
 
     async def _reached(self, place: TaskScope, step_key: str, ahead: Spent) -> Reached | None:
-        """The limit that it would break. Nobody is stopped by what may have been counted twice, or by a limit that was
-        raised by a letter of which the fact is still on its way to the disk."""
+        """The limit that this spending would exceed. Before a limit stops the code, everything recorded is made durable
+        and the accounts are read again: no amount counts twice, and no raise is missed that was not on disk yet."""
         is_sure = False
         while True:
             settled = self._settled
-            with self._drive.busy(), place.within(step_key):
+            with self._execution.busy(), place.within(step_key):
                 accounts = await self._read()
             late = _more(self._charged, settled)
             reached = self._broken(accounts, add(late, Spent(tool_calls=len(self._reading))), ahead)
             if reached is None or (is_sure and late == NOTHING):
                 return reached
-            with self._drive.busy():
+            with self._execution.busy():
                 await self.durable()
             is_sure = True
 
     async def _read(self) -> list[BudgetAccount]:
-        """The accounts, as soon as the store can be asked; those of the job itself last."""
+        """Reads the accounts, as soon as the store is available; the job's own account is the last."""
         while True:
             try:
-                found = {account.budget_id: account for account in await self._accounts.find(self._chain)}
-                return [found[budget_id] for budget_id in self._chain if budget_id in found]
+                accounts = {account.budget_id: account for account in await self._accounts.find(self._chain)}
+                return [accounts[budget_id] for budget_id in self._chain if budget_id in accounts]
             except Unavailable:
                 await rest(AGAIN_S)
 
     def _broken(self, accounts: list[BudgetAccount], late: Spent, ahead: Spent) -> Reached | None:
-        now = self._drive.clock.wall_us()
+        now = self._execution.clock.wall_us()
         for account in accounts:
-            here = self._drive.owner.depth - account.depth
+            depth = self._execution.owner.depth - account.depth
             spent = msgspec.structs.replace(
-                add(account.spent, late), wall_us=now - account.created_at, fan_out=self._drive.history.born
+                add(account.spent, late),
+                wall_us=now - account.created_at,
+                fan_out=self._execution.history.born,
             )
-            # Depth and fan-out are looked at where they grow: a job that stands where it may stand can do its work.
-            deeper = here + ahead.depth if ahead.depth else 0
+            # Depth and fan-out are checked where they grow: a job at its allowed depth can do its work.
+            deeper = depth + ahead.depth if ahead.depth else 0
             if not ahead.fan_out:
                 spent = msgspec.structs.replace(spent, fan_out=0)
-            found = breach(account.limits, spent, msgspec.structs.replace(ahead, depth=deeper))
-            if found is not None:
-                used = here if found.limit == "depth" else getattr(spent, found.limit)
-                return Reached(account.budget_id, found.limit, found.allowed, used)
+            breached = breach(account.limits, spent, msgspec.structs.replace(ahead, depth=deeper))
+            if breached is not None:
+                used = depth if breached.limit == "depth" else getattr(spent, breached.limit)
+                return Reached(account.budget_id, breached.limit, breached.allowed, used)
         return None
 
     def _say(self, reached: Reached) -> None:
-        """It is a fact that this limit stands against the job; once, however many of its tasks meet it."""
-        history = self._drive.history
+        """Records that this limit has stopped the job; once, however many of its tasks reach it."""
+        history = self._execution.history
         if history.stops.allowed.get((reached.budget_id, reached.limit)) != reached.allowed:
             event = BudgetReached(
                 reached.limit, reached.spent, allowed=reached.allowed, budget_id=reached.budget_id
@@ -197,7 +199,7 @@ ONE_CHILD: Final = Spent(depth=1, fan_out=1)
 
 
 def owner_of(grant: Grant, created: JobCreated | None) -> Owner:
-    """Whose calls these are, and who pays."""
+    """The owner of the job's calls, with the budgets that they count against."""
     if created is None:
         return Owner(grant.namespace, grant.job_id, grant.fence)
     budgets = created.budgets if created.budget is None else (*created.budgets, grant.job_id)
@@ -207,7 +209,7 @@ def owner_of(grant: Grant, created: JobCreated | None) -> Owner:
 
 
 def topic(budget_id: str) -> str:
-    """What rings when a limit of this budget was raised."""
+    """The topic that is rung when a limit of this budget is raised."""
     return f"budget:{budget_id}"
 
 

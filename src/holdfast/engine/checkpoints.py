@@ -1,13 +1,13 @@
-"""Commits of state: where a resumed job starts from, and the proof that it really got there.
+"""Checkpoints: states that a resumed job starts from, with evidence that the state exists.
 
-`checkpoint` writes the state; everything the code did before it need not be replayed any more, nor read: what still
-counts of it is carried along (`model.carried`). A resumed job runs its function from the top and asks for the state
-with `restore_state`. Keys of calls start again under the next ordinal, so a checkpoint is allowed only where the code
-is one task and in no scope: anywhere else it is undecidable which calls come after it.
+`checkpoint` writes the state. What the code did before it need not be replayed any more, nor read: what still matters
+of it is part of the checkpoint (`model.checkpoint_snapshot`). A resumed job runs its function from the top and gets
+the state with `restore_state`. Keys of calls start again under the next ordinal, so a checkpoint is allowed only where
+the code is one task and in no scope: anywhere else it is undecidable which calls come after it.
 
-Evidence belongs to a state that is half outside: a file that was written, a row that is there. It must hold when the
-checkpoint is made, or the code is told; and again when the job is resumed, or the job parks, because going on from a
-state that is not there any more would be a guess.
+Evidence belongs to a state that is partly outside the store: a file that was written, a row in another database. It
+must hold when the checkpoint is made, or the code gets an error; and again when the job is resumed, or the job parks,
+because to continue from a state that no longer exists would be a guess.
 """
 
 from __future__ import annotations
@@ -29,56 +29,57 @@ from holdfast.model.replay_history import History
 from holdfast.model.step_keys import StepScope
 
 
-async def checkpoint(drive: Execution, state: Any, pack: EvidenceSet | None = None) -> int:
-    """The state is durable, and the job resumes from it; the number of this commit."""
-    place = drive.place()
-    # A task that has just ended is not forgotten before the next turn of the loop, and the code may be here sooner.
-    running = [task for task in drive.tasks if not task.done()]
-    if len(running) != 1 or place.scope.path != str(drive.history.ordinal):
+async def checkpoint(execution: Execution, state: Any, pack: EvidenceSet | None = None) -> int:
+    """Makes the state durable; the job resumes from it. Returns the ordinal of this checkpoint."""
+    place = execution.place()
+    # A task that has just ended is still in the set until the next pass of the loop, and the code may come here
+    # sooner.
+    running = [task for task in execution.tasks if not task.done()]
+    if len(running) != 1 or place.scope.path != str(execution.history.ordinal):
         msg = "a checkpoint was made inside a scope, or while other tasks of the job run"
         raise InvalidMove(msg, hint="Make it in the agent's own function, after its tasks have ended.")
     evidence = None if pack is None or not pack.evidence else pack_to_json(pack)
     if pack is not None and evidence is not None:
 
         async def look(_key: str) -> Any:
-            return msgspec.to_builtins(await _findings(drive.inspect, pack))
+            return msgspec.to_builtins(await _findings(execution.inspect, pack))
 
-        found = await drive.call(DurableCall("evidence", evidence, look, READS))
-        why = _why_not(pack, [msgspec.convert(one, Result) for one in found])
+        results = await execution.call(DurableCall("evidence", evidence, look, READS))
+        why = _why_not(pack, [msgspec.convert(result, Result) for result in results])
         if why is not None:
-            drive.meter.record_unproven()
+            execution.meter.record_unproven()
             raise Unproven(f"the evidence of this checkpoint does not verify: {why}")
 
     async def commit(_key: str) -> Any:
         raise AssertionError("a checkpoint is an append, not a call")
 
-    # An effect that the code has not asked for yet would be forgotten by the commit, and could then fire again.
-    kept = canonical.decode_stored(encode_result(state))
-    await drive.clear(DurableCall("checkpoint", state, commit, READS), f"{place.scope.path}/checkpoint")
-    if drive.history.children:
-        # A cancel may withdraw the start of a child, which must not be carried then.
-        await drive.recorder.durable()
+    # An effect that the code has not requested yet would be dropped by the checkpoint, and could then fire again.
+    stored_state = canonical.decode_stored(encode_result(state))
+    await execution.clear(DurableCall("checkpoint", state, commit, READS), f"{place.scope.path}/checkpoint")
+    if execution.history.children:
+        # A cancel may withdraw the start of a child, which must then not be part of the checkpoint.
+        await execution.recorder.durable()
     event = CheckpointSaved(
-        drive.history.ordinal + 1, kept, evidence, pack_snapshot(take_snapshot(drive.history))
+        execution.history.ordinal + 1, stored_state, evidence, pack_snapshot(take_snapshot(execution.history))
     )
-    stamp = drive.note(event, progress=True)
-    drive.scheduler.advance(stamp.at)
-    # Before the wait: code that gives it up goes on behind the commit, too.
+    stamp = execution.note(event, progress=True)
+    execution.scheduler.advance(stamp.at)
+    # Before the wait: code that cancels the wait continues after the checkpoint, too.
     place.scope = StepScope(str(event.ordinal))
-    await drive.recorder.durable()
+    await execution.recorder.durable()
     return event.ordinal
 
 
-def restore_state(drive: Execution, default: Any = None) -> Any:
+def restore_state(execution: Execution, default: Any = None) -> Any:
     """The state of the last checkpoint; the default, if there is none."""
-    drive.place()
-    return drive.history.state if drive.history.ordinal else default
+    execution.place()
+    return execution.history.state if execution.history.ordinal else default
 
 
 async def find_unproven(
     inspect: Inspector | None, history: History, meter: Telemetry = SILENT
 ) -> dict[str, Any] | None:
-    """Why the job cannot be resumed from its last checkpoint, as a report; None if it can."""
+    """The reason why the job cannot be resumed from its last checkpoint, as a report; None if it can."""
     if history.evidence is None:
         return None
     pack = pack_from_json(history.evidence)
@@ -102,8 +103,8 @@ async def _findings(inspect: Inspector | None, pack: EvidenceSet) -> Sequence[Re
     return await inspect(pack)
 
 
-def _why_not(pack: EvidenceSet, found: Sequence[Result]) -> str | None:
-    if pack.judge(found).holds:
+def _why_not(pack: EvidenceSet, results: Sequence[Result]) -> str | None:
+    if pack.judge(results).holds:
         return None
-    reasons = [f"{one.finding}: {one.reason}" for one in found if one.finding != "verified"]
+    reasons = [f"{result.finding}: {result.reason}" for result in results if result.finding != "verified"]
     return "; ".join(reasons) or "too little of it was verified"

@@ -1,9 +1,9 @@
 """Children: jobs that a job starts and waits for.
 
-A child is started in the same append that says so, under an id that follows from the step: there is exactly one,
-however often the parent's code comes here. It tells its parent of its end in the append that ends it. Meanwhile the
-parent holds no slot. A parent that is cancelled or has taken too long cancels its children; so does code that gives up
-waiting for one.
+The append that records the start also creates the child, under an id that is derived from the step: there is exactly
+one child, however often the parent's code makes the call. The append that ends the child also sends the result to the
+parent. Meanwhile the parent holds no slot. A parent that is cancelled or has timed out cancels its children; so does
+code that cancels the call.
 """
 
 from __future__ import annotations
@@ -30,60 +30,61 @@ from holdfast.model.side_effects import Effect
 from holdfast.model.states import MailKind, Status, WaitReason
 
 
-async def spawn(drive: Execution, draft: JobDraft) -> Any:
-    """What the child returned; CallFailed, if it ended otherwise. It runs once, whatever happens to its parent."""
+async def spawn(execution: Execution, draft: JobDraft) -> Any:
+    """Returns the child's result; CallFailed, if it did not complete. The child runs once, whatever happens to its
+    parent."""
     check_draft(draft)
-    place = drive.place()
+    place = execution.place()
     key = place.scope.key(f"spawn:{draft.kind}")
     args = [draft.kind, draft.input]
     digest = canonical.hex_digest(canonical.encode(args))
-    asked = DurableCall(draft.kind, args, _never, CallPolicy(effect=Effect.IDEMPOTENT))
-    recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
+    call = DurableCall(draft.kind, args, _never, CallPolicy(effect=Effect.IDEMPOTENT))
+    recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
     if recorded is None:
-        async with drive.noting_cancel(key, digest, drive.history.next_generation(key)):
-            await drive.clear(asked, key)
-            await drive.afford(place, key, ONE_CHILD)
-        recorded = _started(drive, draft, key, digest)
+        async with execution.noting_cancel(key, digest, execution.history.next_generation(key)):
+            await execution.clear(call, key)
+            await execution.afford(place, key, ONE_CHILD)
+        recorded = _started(execution, draft, key, digest)
     key = recorded.step_key
-    if recorded.settled and await drive.past(recorded):
-        return drive.recall(recorded, asked)
+    if recorded.settled and await execution.past(recorded):
+        return execution.recall(recorded, call)
     assert recorded.child_job_id is not None
-    given_up = Extras(letters=cancels(drive.owner.job_id, [recorded.child_job_id]))
-    async with drive.noting_cancel(key, digest, recorded.generation, given_up):
+    given_up = Extras(letters=cancels(execution.owner.job_id, [recorded.child_job_id]))
+    async with execution.noting_cancel(key, digest, recorded.generation, given_up):
         while recorded.seq is None:
-            await drive.waits.look_again(WaitReason.CHILD, key)
-        await drive.past(recorded)
-        return drive.recall(recorded, asked)
+            await execution.waits.look_again(WaitReason.CHILD, key)
+        await execution.past(recorded)
+        return execution.recall(recorded, call)
 
 
-def _started(drive: Execution, draft: JobDraft, key: str, digest: str) -> Recorded:
-    generation = drive.history.next_generation(key)
-    child_job_id = child_id(drive.owner.job_id, key, generation)
+def _started(execution: Execution, draft: JobDraft, key: str, digest: str) -> Recorded:
+    generation = execution.history.next_generation(key)
+    child_job_id = child_id(execution.owner.job_id, key, generation)
     child = msgspec.structs.replace(
         draft,
         job_id=child_job_id,
-        namespace=drive.owner.namespace,
-        parent_job_id=drive.owner.job_id,
+        namespace=execution.owner.namespace,
+        parent_job_id=execution.owner.job_id,
         parent_step_key=key,
-        budgets=drive.owner.budgets,
-        depth=drive.owner.depth + 1,
+        budgets=execution.owner.budgets,
+        depth=execution.owner.depth + 1,
     )
     event = ChildStarted(key, child_job_id, digest, draft.kind, generation)
-    drive.note(event, extras=Extras(children=(child,)), guarded=True, progress=True)
-    recorded = drive.history.find(key, digest)
+    execution.note(event, extras=Extras(children=(child,)), guarded=True, progress=True)
+    recorded = execution.history.find(key, digest)
     assert recorded is not None
     return recorded
 
 
 def child_id(job_id: str, step_key: str, generation: int) -> str:
-    """The id of the job that this step starts: the same every time, and in a list beside the first of its line."""
+    """The id of the job that this step starts: always the same, and in lists next to the root job of its tree."""
     place = "\0".join((job_id, step_key, str(generation)))
     first, _, _ = job_id.partition(".")
     return f"{first[:160]}.{hashlib.sha256(place.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def cancels(parent_job_id: str, children: Iterable[str]) -> tuple[MailDraft, ...]:
-    """The letters that end these children."""
+    """The mail that cancels these children."""
     return tuple(
         MailDraft(
             job_id=child,
@@ -97,29 +98,29 @@ def cancels(parent_job_id: str, children: Iterable[str]) -> tuple[MailDraft, ...
 
 
 def farewell(
-    job_id: str, created: JobCreated | None, children: Iterable[str], fact: Event, status: Status
+    job_id: str, created: JobCreated | None, children: Iterable[str], event: Event, status: Status
 ) -> Extras:
-    """What a job that is over says to others: to its parent how it went, and to its children that it is over."""
-    letters = () if isinstance(fact, JobCompleted) else cancels(job_id, children)
+    """The mail of a job that has ended: its outcome to its parent, and a cancel to its children unless it completed."""
+    letters = () if isinstance(event, JobCompleted) else cancels(job_id, children)
     if created is None or created.parent_job_id is None or created.parent_step_key is None:
         return Extras(letters=letters)
-    output = fact.output if isinstance(fact, JobCompleted) else None
-    error = None if isinstance(fact, JobCompleted) else _not_completed(status, fact)
-    told = MailDraft(
+    output = event.output if isinstance(event, JobCompleted) else None
+    error = None if isinstance(event, JobCompleted) else _not_completed(status, event)
+    notice = MailDraft(
         job_id=created.parent_job_id,
         kind=MailKind.CHILD,
         operation_id=f"end of {job_id}",
         body=msgspec.to_builtins(News(created.parent_step_key, job_id, status, output, error)),
         sender=job_id,
     )
-    return Extras(letters=(*letters, told))
+    return Extras(letters=(*letters, notice))
 
 
-def _not_completed(status: Status, fact: Event) -> dict[str, Any]:
-    """What a child's parent gets in place of a result."""
-    why = fact.error if isinstance(fact, JobFailure) else None
+def _not_completed(status: Status, event: Event) -> dict[str, Any]:
+    """The error that the parent gets in place of a result."""
+    why = event.error if isinstance(event, JobFailure) else None
     if isinstance(why, dict) and why.get("type") == TIMED_OUT:
-        return why  # by its class: a parent may do something else then
+        return why  # under its own class, so that a parent can handle it
     if why is None:
         return {"type": "CallFailed", "message": f"the child job was {status}"}
     name = str(why["type"]) if isinstance(why, dict) and "type" in why else "Error"

@@ -1,7 +1,7 @@
 """Crash points: named places at which a process may die, around each side effect and each call of the store.
 
-In production nothing happens there. A test hands in something that ends the process (or pretends to) at a chosen place,
-and then looks at what recovery makes of it. `holdfast doctor --crash-points` lists them.
+In production nothing happens there. A test passes a function that ends the process (or pretends to) at a chosen place,
+and then checks what recovery does. `holdfast doctor --crash-points` lists them.
 
 A test's store fails there, and HOLDFAST_TEST_CRASH_AT ends a real process there.
 """
@@ -36,11 +36,11 @@ MEANING = {
 }
 
 Points = Callable[[Point, str], None]
-"""Told of every point that is reached, with the name of the tool."""
+"""Called at every point that is reached, with the name of the tool."""
 
 
 def nothing(_point: Point, _tool: str) -> None:
-    """What production does there."""
+    """The default: does nothing."""
 
 
 def crash_points() -> dict[str, str]:
@@ -53,18 +53,18 @@ def crash_points() -> dict[str, str]:
 
 
 def store_calls() -> Iterator[str]:
-    """`noun.verb` of every call that the nouns of a store answer."""
+    """`noun.verb` of every call of a store."""
     names = _of_ports()
     for noun, port in inspect.getmembers(Store, lambda member: isinstance(member, property)):
         if noun == "clock":
-            continue  # time is read, not asked for
+            continue  # the clock is read without a call to the store
         for verb, function in vars(get_type_hints(port.fget, localns=names)["return"]).items():
             if inspect.iscoroutinefunction(function):
                 yield f"{noun}.{verb}"
 
 
 def _of_ports() -> dict[str, Any]:
-    """The ports by name: the contract itself names them to type checkers alone."""
+    """The ports by name: the contract imports them for type checkers only."""
     listed = [path.stem for folder in ports.__path__ for path in Path(folder).glob("[a-z]*.py")]
     modules = [importlib.import_module(f"{ports.__name__}.{name}") for name in listed]
     return {name: value for module in modules for name, value in vars(module).items()}

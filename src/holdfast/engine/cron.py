@@ -1,8 +1,8 @@
-"""Cron expressions, in a time zone: when the next instant is.
+"""Cron expressions in a time zone: compute the next instant.
 
-Around a change of clocks it is as cron does it. A time of day that is left out in spring is made up for at the end of
-the gap; one that comes twice in autumn counts the first time. What is said with a star (every hour, every ten minutes)
-follows the time that passes, and so runs through both.
+A change of clocks is handled as cron does it. A time of day that is skipped in spring fires at the end of the gap; one
+that comes twice in autumn fires the first time. Expressions with a star (every hour, every ten minutes) follow elapsed
+time, and so fire in both.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _HINT: Final = (
 
 @functools.lru_cache(maxsize=1024)
 def after(cron: str, time_zone: str) -> After:
-    """The function that gives the first instant of this expression after another one.
+    """Returns a function that computes the first instant of this expression after another one.
 
     Raises:
-        InvalidSetting: The expression or the zone is none, or no instant ever comes.
+        InvalidSetting: The expression or the zone is invalid, or the expression never fires.
     """
-    # Loaded when somebody has a schedule.
+    # Imported only where there is a schedule.
     from cronsim import CronSim, CronSimError
 
     zone = _zone(time_zone)
@@ -42,9 +42,9 @@ def after(cron: str, time_zone: str) -> After:
     def next_after(instant: int) -> int:
         start = (_EPOCH + timedelta(microseconds=instant)).astimezone(zone)
         try:
-            for found in CronSim(cron, start):
-                us = (found.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
-                # In the hour that comes twice, a time of day may mean its first coming, which is over.
+            for moment in CronSim(cron, start):
+                us = (moment.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+                # In the hour that comes twice, a time of day may mean its first occurrence, which is over.
                 if us > instant:
                     return us
         except CronSimError as error:

@@ -1,4 +1,4 @@
-"""Small things that are not the same twice (the time, chance, ids), made so that a replay says them again."""
+"""Deterministic values: the time, random numbers and ids, made so that a replay returns them again."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from holdfast.model.events import StepFinished
 from holdfast.model.step_keys import NO_ARGS
 
 
-def now_us(drive: Execution) -> int:
-    """The instant at which the code first came here. Nobody waits for it: its place in the order is the code's own."""
-    key = drive.place().scope.key("now")
-    recorded = drive.history.find(key, NO_ARGS)
+def now_us(execution: Execution) -> int:
+    """The time at which the code first called it. The call does not wait, so its place in the order is the
+    code's own."""
+    key = execution.place().scope.key("now")
+    recorded = execution.history.find(key, NO_ARGS)
     if recorded is not None and recorded.settled:
         return int(recorded.result)
-    instant = drive.clock.wall_us()
-    drive.recorder.record(
-        StepFinished(key, NO_ARGS, result=instant, generation=drive.history.next_generation(key))
+    instant = execution.clock.wall_us()
+    execution.recorder.record(
+        StepFinished(key, NO_ARGS, result=instant, generation=execution.history.next_generation(key))
     )
     return instant
 
 
-def draw(drive: Execution, name: str) -> bytes:
-    """32 bytes that no other place of any job draws, and that this one draws every time. They are no secret: whoever
-    knows the job's id can compute them."""
-    key = drive.place().scope.key(name)
-    place = f"{drive.owner.namespace}\0{drive.owner.job_id}\0{key}"
+def draw(execution: Execution, name: str) -> bytes:
+    """32 bytes that no other place of any job draws, and that this place draws in every run. They are no secret: they
+    can be computed from the job's id."""
+    key = execution.place().scope.key(name)
+    place = f"{execution.owner.namespace}\0{execution.owner.job_id}\0{key}"
     return hashlib.sha256(place.encode("utf-8", "surrogatepass")).digest()

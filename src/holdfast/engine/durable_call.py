@@ -1,4 +1,4 @@
-"""Durable call: what the job's code asks for, what its author declared about repeating it, and whose call it is."""
+"""Durable call: a call that job code makes, its author's policy for repeating it, and the job that it belongs to."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from holdfast.model.time import DAY, MINUTE
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
-    """What a receiver said about a key."""
+    """A receiver's answer to a probe about an idempotency key."""
 
     answer: ProbeAnswer
     result: Any = None
 
 
 class CallPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What the author declared about a call.
+    """Policy of a call, as its author declared it.
 
-    `relaunch`: a call that was cut off is given up and made anew, unless `probe` finds its output. `approve` says of
-    the arguments whether a person must agree first. `reads_within_us`: how long a read may take, if its author cares;
-    it is simply made again. `start_within_us` is how long after its intent the call may start, `quiet_margin_us` what
-    is added to its longest time before anybody asks the receiver. `retry`: how often a call that failed is made.
-    `sent_nothing`: errors that say that the receiver got nothing.
+    `relaunch`: a cut-off call is abandoned and made anew, unless `probe` finds its output. `approve` decides from the
+    arguments whether a person must approve first. `reads_within_us`: the time limit of a read, if its author sets one;
+    recovery needs none, since a cut-off read is repeated. `start_within_us` is how long after its intent the call may
+    start, `quiet_margin_us` the margin that is added to its longest duration before the receiver is probed. `retry`:
+    how often a failed call is repeated. `sent_nothing`: errors which prove that the receiver got nothing.
     """
 
     effect: Effect = Effect.UNSAFE
@@ -52,7 +52,7 @@ READS: Final = CallPolicy(effect=Effect.READ_ONLY)
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Whose calls these are: what keys are made of, the fence they are written under, and who pays for them."""
+    """The job that calls belong to: its keys, the fence of its writes, and the budgets that its calls count against."""
 
     namespace: str
     job_id: str
@@ -63,8 +63,8 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class DurableCall(msgspec.Struct, frozen=True):
-    """A call as the code makes it. `run` gets the idempotency key. `same` is what makes it the same call again, if
-    that is not all of its arguments."""
+    """A call as the code makes it. `run` gets the idempotency key. `same` identifies the call, if not all of its
+    arguments do."""
 
     name: str
     args: Any
@@ -79,18 +79,18 @@ class DurableCall(msgspec.Struct, frozen=True):
 
 
 def digest_of(identity: Any) -> str:
-    """What tells a call from another under the same key; TooLarge, if its fact would fit no journal."""
+    """Digest that distinguishes calls under the same key; TooLarge, if the call would not fit into a journal."""
     data = canonical.encode(identity, bytes_max=RESULT_BYTES_MAX, depth_max=RESULT_DEPTH_MAX)
     return sha256(data).hexdigest()
 
 
 def encode_result(value: Any) -> bytes:
-    """The canonical bytes of arguments or of a result; an error, if they would not fit into an event."""
+    """Canonical bytes of arguments or of a result; an error, if they do not fit into an event."""
     return canonical.encode(value, bytes_max=RESULT_BYTES_MAX, depth_max=RESULT_DEPTH_MAX)
 
 
 def check_result(value: Any) -> None:
-    """An error, if the value would not fit into an event. One that fits for certain is not written to see that."""
+    """Raises an error if the value does not fit into an event. Values that certainly fit are not encoded."""
     kind = type(value)
     if value is None or kind is bool or (kind is int and -INTEGER_MAX <= value <= INTEGER_MAX):
         return
@@ -98,19 +98,19 @@ def check_result(value: Any) -> None:
 
 
 class Unstorable(msgspec.Struct, frozen=True):
-    """What a call returns whose result cannot be stored. The call has happened all the same."""
+    """Return value of a call whose result cannot be stored. The call has happened nevertheless."""
 
     error: HoldfastError
 
 
 def keep_value(value: Any) -> tuple[Any, Exception | None]:
-    """The value as a replay will give it, from the first time on; or why it cannot be kept."""
+    """Returns the value as a replay returns it, or the error why it cannot be stored."""
     value, _, error = encode_value(value)
     return value, error
 
 
 def encode_value(value: Any) -> tuple[Any, bytes | None, Exception | None]:
-    """The same, and the bytes that a replay will read it from."""
+    """Returns the value as a replay returns it, its bytes, and the error if it cannot be stored."""
     if type(value) is Unstorable:
         return None, None, value.error
     try:

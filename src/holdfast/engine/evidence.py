@@ -1,10 +1,10 @@
-"""Looking whether evidence is true: files are opened and read, hashes computed, exit codes compared, rows fetched.
+"""Evidence checks: open and read files, compute hashes, compare exit codes, fetch rows.
 
-What can be claimed, and how findings add up, is `holdfast.model.evidence`. A finding is one of
+The kinds of claims, and how findings add up, are in `holdfast.model.evidence`. A finding is one of
 
-    verified    looked, and it is so
-    failed      looked, and it is not so
-    pending     there is nothing to look at yet: an exit code that nobody noted, a check that is not registered
+    verified    checked, and true
+    failed      checked, and not true
+    pending     cannot be checked yet: an exit code that was not recorded, a check that is not registered
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ CHUNK_BYTES: Final = 1 << 20
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 Check = Callable[[Any], bool]
-"""A check of one's own: gets what was expected, says whether it is so."""
+"""A custom check: gets the expected value, returns whether it is true."""
 
 
 class Looker:
-    """Looks at the world. Relative paths start at `base_path`; `own_file` is the store's SQLite file, if it has one."""
+    """Checks evidence. Relative paths start at `base_path`; `own_file` is the store's SQLite file, if it has one."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class Looker:
         self._own_file = own_file
 
     def look_at_all(self, pack: EvidenceSet) -> Sequence[Result]:
-        """A finding for each piece. It blocks: files may be large and disks slow."""
+        """A finding for each claim. It blocks: files may be large and disks slow."""
         return [self.look(claim) for claim in pack.evidence]
 
     def look(self, claim: Evidence) -> Result:
-        """What is found about one claim, and why, if it is not so."""
+        """The finding about one claim, and the reason if it does not hold."""
         try:
             match claim:
                 case ArtifactExists():
@@ -76,28 +76,30 @@ class Looker:
     def _artifact(self, claim: ArtifactExists) -> Result:
         path = self.base_path / claim.path
         is_there = {"file": path.is_file, "directory": path.is_dir, "any": path.exists}[claim.kind]
-        what = "file or directory" if claim.kind == "any" else claim.kind
-        return Result("verified") if is_there() else Result("failed", f"there is no {what} {path}")
+        kind = "file or directory" if claim.kind == "any" else claim.kind
+        return Result("verified") if is_there() else Result("failed", f"there is no {kind} {path}")
 
     def _hash(self, claim: FileSha256) -> Result:
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         with (self.base_path / claim.path).open("rb") as file:
             while chunk := file.read(CHUNK_BYTES):
-                found.update(chunk)
-        if found.hexdigest() == claim.sha256.lower():
+                digest.update(chunk)
+        if digest.hexdigest() == claim.sha256.lower():
             return Result("verified")
-        return Result("failed", f"{claim.path} has the SHA-256 {found.hexdigest()}, not {claim.sha256}")
+        return Result("failed", f"{claim.path} has the SHA-256 {digest.hexdigest()}, not {claim.sha256}")
 
     def _custom(self, claim: Custom) -> Result:
         check = self.checks.get(claim.name)
         if check is None:
             return Result("pending", f"no check is registered as {claim.name!r}")
         try:
-            so = check(claim.expected)
-        except Exception as error:  # whatever somebody's check raises, it did not say yes
+            holds = check(claim.expected)
+        except Exception as error:  # a check that raises anything has not confirmed the claim
             return Result("failed", f"{type(error).__qualname__}: {error}")
         return (
-            Result("verified") if so is True else Result("failed", f"the check {claim.name!r} returned False")
+            Result("verified")
+            if holds is True
+            else Result("failed", f"the check {claim.name!r} returned False")
         )
 
     def _row(self, claim: DbRow) -> Result:
@@ -115,27 +117,27 @@ class Looker:
         return Result("failed", f"no row of {claim.table} has {claim.where} and {claim.values}")
 
     def _rows(self, file: Path, claim: DbRow) -> Iterable[dict[str, Any]]:
-        """The rows that the condition finds. Names were checked, values are bound."""
+        """The rows that match the condition. Names were checked, values are bound."""
         columns = list(dict.fromkeys([*claim.values, *claim.where]))
-        # In brackets a name is never anything else; in quotes SQLite takes an unknown one for a text.
+        # In brackets a name is always a name; in quotes SQLite takes an unknown one for a text.
         chosen = ", ".join(f"[{name}]" for name in columns)
         condition = " AND ".join(f"[{name}] IS ?" for name in claim.where)
         statement = f"SELECT {chosen} FROM [{claim.table}] WHERE {condition}"
         values = list(claim.where.values())
         if self._own_file is not None and file == self._own_file.resolve():
-            # Our own file only through our own library: another one in this process would drop its locks.
-            own = connect(file, read_only=True)
+            # The store's own file only through apsw: a second SQLite library in this process would drop its locks.
+            own_connection = connect(file, read_only=True)
             try:
-                found: list[Any] = own.execute(statement, values).fetchall()
+                rows: list[Any] = own_connection.execute(statement, values).fetchall()
             finally:
-                own.close()
+                own_connection.close()
         else:
-            other = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)
+            connection = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)
             try:
-                found = other.execute(statement, values).fetchall()
+                rows = connection.execute(statement, values).fetchall()
             finally:
-                other.close()
-        return [dict(zip(columns, row, strict=True)) for row in found]
+                connection.close()
+        return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def _exit(claim: CommandExit) -> Result:

@@ -1,9 +1,9 @@
-"""One run of one job: its function from the top, with everything that is recorded handed back instead of done again.
+"""Execution: runs the function of one job from the top and replays its journal.
 
-    asked for, recorded           the record, in its turn
-    asked for, not recorded       adopted, if the same call is recorded under another key and its own code does not ask
-                                  for it; otherwise done now, recorded, and delivered in its turn
-    recorded, not asked for       an effect: nothing new may fire; if the journal ends like that, the job parks
+    call is recorded              its recorded outcome is delivered, in its turn
+    call is not recorded          an equal call that is recorded under another key, and that the code does not make
+                                  there any more, is adopted; otherwise the call runs, is recorded, and is delivered
+    record without its call       a recorded effect: no new effect starts; if the journal ends like that, the job parks
 
 So changed code is noticed before it acts, and a renamed function cannot send a second mail.
 """
@@ -44,21 +44,22 @@ from holdfast.model.step_keys import StepScope, call_name
 from holdfast.model.time import SECOND
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call as StoreCall
-from holdfast.store.intercepted import InterceptedStore
+from holdfast.store.interceptor import Call as StoreCall
+from holdfast.store.interceptor import InterceptedStore
 
 CANCEL_AGAIN_S: Final = 1.0
 _RUNS: Final = itertools.count()
 SUSPENDED_RETRY_US: Final = 10 * SECOND
-"""A job whose call is made again so much later gives its slot back meanwhile."""
+"""Before a retry that is due this much later, the job is suspended and gives its slot back."""
 
 Met: TypeAlias = tuple[TaskScope, str, str, Recorded | None]
 
 
 class Execution:
-    """The run. `task_scopes` finds its tasks again; the order of results is the scheduler's.
+    """One run of a job. `task_scopes` identifies its tasks in every run; the scheduler orders the results.
 
-    Everything that it works with is given to it when it is made, and nothing is exchanged afterwards."""
+    The constructor gets every collaborator; no module assigns one later.
+    """
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class Execution:
 
     @cached_property
     def store(self) -> Store | None:
-        """The store as job code may ask it: to the code that takes no time."""
+        """The store for job code. A query takes no job time."""
         return None if self._store is None else InterceptedStore(self._store, self._ask_store)
 
     async def _ask_store(
@@ -128,7 +129,7 @@ class Execution:
             return await call(*args, **options)
 
     async def run(self, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """What the job's function returned; or Failed, Parked, Asleep, or whatever `stop` was called with."""
+        """Returns the result of the job's function; or raises Failed, Parked, Asleep, or the error given to `stop`."""
         loop = asyncio.get_running_loop()
         replay_scheduler.install(loop)
         task_scopes.install(loop)
@@ -138,10 +139,10 @@ class Execution:
             self.io_monitor.watch_loop(loop)
         root = self._root = task_scopes.start_root(loop, body(), self, StepScope(str(self.history.ordinal)))
         try:
-            await asyncio.sleep(0)  # code that never waits has come to its end: nothing is set up to watch it
+            await asyncio.sleep(0)  # code that never waits has ended by now, and needs no watching
             if not root.done():
                 self.scheduler.look_every(stall_detector.LOOK_EVERY_S)
-                # Not awaited itself: whatever cancels this run ends the code, which is not a decision of the code.
+                # Not awaited itself: an outside cancel of this run ends the code, but is not a decision of the code.
                 await task_scopes.wait_until_done(loop, root)
         except asyncio.CancelledError:
             await self._all_ended()
@@ -159,19 +160,19 @@ class Execution:
         warn_about_orphans(self.owner.job_id, self.tasks)
 
     async def _all_ended(self) -> None:
-        """None of the code runs any more. What caught its end and went on is ended again."""
+        """Cancels every task until all have ended. Code that catches its cancellation is cancelled again."""
         self._end_tasks()
         while self.tasks:
             await asyncio.wait(self.tasks, timeout=CANCEL_AGAIN_S)
             self._end_tasks()
 
     def stop(self, ending: Exception) -> None:
-        """The code is ended where it stands; `run` raises this, whatever the code says."""
+        """Cancels the code at once; `run` raises this error, whatever the code does."""
         self._ending = self._ending or ending
         self._end_tasks()
 
     def wind_down(self, ending: Exception) -> None:
-        """What runs comes to its end, nothing new is begun, and at that boundary the run ends as by `stop`."""
+        """Lets running calls finish and starts no new one; when they have ended, the run ends as by `stop`."""
         self._winding_down = ending
         self.look()
 
@@ -181,8 +182,8 @@ class Execution:
             task.cancel()
 
     def note_cancel(self, caller: ReplayScheduler | InsideCall | None) -> None:
-        """A task of the job is cancelled. If that is not a decision of its own code, the run ends: what the code leaves
-        undone now is not recorded, and the job is given back."""
+        """Called when a task of the job is cancelled. If the job's own code did not decide it, the run ends: the
+        cancellation is not recorded, and the worker releases the job."""
         if self.stopping:
             return
         scheduler = caller.scheduler if isinstance(caller, InsideCall) else caller
@@ -190,31 +191,32 @@ class Execution:
             self.stop(Interrupted("a task of the job was cancelled from outside"))
 
     def must_go_on(self) -> None:
-        """The run is not being ended; or Stopped. Asked right before a first byte, because ending takes a moment."""
+        """Raises Stopped if the run is being ended. Checked right before the first byte of a call: ending takes a
+        moment."""
         if self.stopping:
             raise Stopped
 
     def must_be_covered(self) -> None:
-        """The lease lasts long enough to start something; otherwise the run ends here, and somebody else goes on."""
+        """Ends the run, for another worker to continue, unless the lease lasts long enough to start a call."""
         self.must_go_on()
         if not self._covered():
             self.stop(Uncovered("the lease is about to end, and could not be renewed"))
             raise Stopped
 
     def look(self) -> None:
-        """Something has changed: once the code has come to rest, it is seen what comes next."""
+        """Asks the scheduler for its next step, once the code is at rest."""
         self.scheduler.look()
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def place(self) -> TaskScope:
-        """Where the job's code stands that asks for something now; or Stopped, or the error that says it may not."""
+        """The task scope that the calling code runs in; or Stopped, or the error that forbids calls there."""
         if self.stopping:
             raise Stopped
         return task_scopes.get_task_scope()
 
     def meet(self, name: str, identity: Any) -> Met:
-        """The next call of this name: where it is made, its key, its digest, and what is recorded of it."""
+        """Identifies the next call of this name: its task scope, its key, its digest, its record."""
         if self.stopping:
             raise Stopped
         place = task_scopes.get_task_scope()
@@ -223,7 +225,7 @@ class Execution:
         return place, key, digest, self.history.find(key, digest)
 
     def recalls(self, recorded: Recorded) -> bool:
-        """Whether the code simply gets this result: a long replay is made of these."""
+        """Whether the code gets this result at once, without a wait. Most of a long replay takes this path."""
         if recorded.seq is None or recorded.error is not None:
             return False
         if recorded.cancelled_seq is not None or len(self.tasks) != 1:
@@ -233,9 +235,9 @@ class Execution:
         self.meter.record_replay()
         return True
 
-    async def call(self, asked: DurableCall, met: Met | None = None) -> Any:
-        """The outcome of the call, from the record or from doing it. `met` is what `meet` has said of it already."""
-        place, key, digest, recorded = self.meet(asked.name, asked.identity) if met is None else met
+    async def call(self, call: DurableCall, met: Met | None = None) -> Any:
+        """Returns the outcome of the call: recorded, or from running it. `met` is what `meet` returned for it."""
+        place, key, digest, recorded = self.meet(call.name, call.identity) if met is None else met
         if recorded is None and self.history.has_unclaimed:
             recorded = await self.adopt(key, digest)
         if recorded is not None:
@@ -243,25 +245,25 @@ class Execution:
                 return recorded.result
             if recorded.settled:
                 if await self.past(recorded):
-                    return self.recall(recorded, asked)
+                    return self.recall(recorded, call)
                 recorded = None if recorded.effect is Effect.READ_ONLY else recorded
         if self._winding_down is not None:
             await self.unless_winding_down()
-        if asked.terms.effect is Effect.READ_ONLY and recorded is None:
+        if call.terms.effect is Effect.READ_ONLY and recorded is None:
             if self.history.retries:
                 await self._wait_for_retry(key, digest)
-            return await self._read(asked, place, key, digest, self.history.next_generation(key))
-        return await self.acts.act(asked, place, key, digest, recorded)
+            return await self._read(call, place, key, digest, self.history.next_generation(key))
+        return await self.acts.act(call, place, key, digest, recorded)
 
     async def unless_winding_down(self) -> None:
-        """Something new may be begun; otherwise the code gets no further than here."""
+        """Returns if a new call may start. While the run winds down it never returns."""
         if self._winding_down is not None:
             self.look()
             await asyncio.get_running_loop().create_future()
 
     async def adopt(self, key: str, digest: str) -> Recorded | None:
-        """The record that this call takes over, though it was made under another key; None, if there is none. It is
-        decided when the record's turn comes: by then a call that has it as its own has claimed it."""
+        """Returns the record that this call adopts although it was made under another key, or None. The decision is
+        made at the record's turn: by then the call that the record belongs to has claimed it."""
         while (recorded := self.history.find_adoptable(call_name(key), digest)) is not None:
             await self.scheduler.turn_to_adopt(recorded.begun_seq, recorded.begun_at)
             if self.history.is_unclaimed(recorded):
@@ -269,18 +271,18 @@ class Execution:
         return None
 
     def _move(self, key: str, digest: str, recorded: Recorded) -> Recorded | None:
-        """The record is the call's that the code makes under this key, from here on and in every replay."""
+        """Records that the call under this key owns the record, now and in every replay."""
         self.note(CallMoved(key, recorded.step_key, digest, recorded.generation))
         return self.history.find(key, digest)
 
     def note(self, event: Event, **options: Any) -> Stamp:
-        """The fact is recorded, and known to the run itself."""
+        """Records the event, and applies it to the history of this run."""
         stamp = self.recorder.record(event, **options)
         self.history.note(stamp.seq, event, stamp.at)
         return stamp
 
     async def past(self, recorded: Recorded) -> bool:
-        """What the code waited for the first time has come, in its turn. False: the code gave it up then and does not
+        """Waits for the turn of the recorded outcome. False: the code cancelled the call in the first run and does not
         now, so the call is still open."""
         if recorded.cancelled_seq is not None:
             await self.scheduler.until_cancelled(recorded.cancelled_seq, recorded.cancelled_at)
@@ -290,23 +292,21 @@ class Execution:
         await self.turn(recorded.seq, recorded.at)
         return True
 
-    def recall(self, recorded: Recorded, asked: DurableCall) -> Any:
-        """What the code saw the first time."""
+    def recall(self, recorded: Recorded, call: DurableCall) -> Any:
+        """Returns the recorded result, or raises the recorded error."""
         self.meter.record_replay()
         if recorded.error is None:
             return recorded.result
-        error = failures.from_recorded_error(recorded.error, asked.raises)
+        error = failures.from_recorded_error(recorded.error, call.raises)
         if recorded.final or recorded.status is not CallStatus.FAILED:
-            raise error  # to make the call again would be a second effect, or against a person's word
+            raise error  # to repeat the call would be a second effect, or against a person's decision
         raise self.note_error(error, recorded.step_key)
 
-    async def _read(
-        self, asked: DurableCall, place: TaskScope, key: str, digest: str, generation: int
-    ) -> Any:
+    async def _read(self, call: DurableCall, place: TaskScope, key: str, digest: str, generation: int) -> Any:
         try:
-            value, error = await (self._budget or self).perform(asked, place, key)
-            if error is not None and asked.terms.retry.attempts > 1:
-                value, error = await self._read_again(asked, place, key, digest, generation, error)
+            value, error = await (self._budget or self).perform(call, place, key)
+            if error is not None and call.terms.retry.attempts > 1:
+                value, error = await self._read_again(call, place, key, digest, generation, error)
             body = data = None
             if error is None:
                 value, data, error = encode_value(value)
@@ -314,8 +314,8 @@ class Execution:
                 step = StepFinished(key, digest, "succeeded", value, None, generation)
                 body = body_of_step(step, data)
             else:
-                told = None if error is None else failures.record_error(error)
-                step = StepFinished(key, digest, "failed", value, told, generation)
+                recorded_error = None if error is None else failures.record_error(error)
+                step = StepFinished(key, digest, "failed", value, recorded_error, generation)
             stamp = self.recorder.record(step, body=body, progress=True)
             is_alone = len(self.tasks) == 1 and not self._strict
             if not is_alone or not self.scheduler.deliver_at_once(stamp.seq, stamp.at):
@@ -323,27 +323,27 @@ class Execution:
         except asyncio.CancelledError:
             await self.record_cancelled(key, digest, generation)
             raise
-        return value if error is None else self.deliver_result(value, error, asked, key)
+        return value if error is None else self.deliver_result(value, error, call, key)
 
     async def _read_again(
         self,
-        asked: DurableCall,
+        call: DurableCall,
         place: TaskScope,
         key: str,
         digest: str,
         generation: int,
         error: Exception | None,
     ) -> tuple[Any, Exception | None]:
-        """The outcome of a read that failed, after as many attempts as its policy allows."""
+        """Repeats a failed read as often as its retry policy allows, and returns the last outcome."""
         before = self.history.find_retry(key, digest)
         attempt, value = 1 if before is None else before.attempt + 1, None
-        retry = asked.terms.retry
+        retry = call.terms.retry
         while error is not None and attempt < retry.attempts and retry.covers(error):
-            at = self.record_retry(key, digest, generation, asked.terms, error, attempt)
+            at = self.record_retry(key, digest, generation, call.terms, error, attempt)
             await self.wait_for_attempt(at)
             if self._winding_down is not None:
                 await self.unless_winding_down()
-            value, error = await (self._budget or self).perform(asked, place, key)
+            value, error = await (self._budget or self).perform(call, place, key)
             attempt += 1
         return value, error
 
@@ -366,7 +366,7 @@ class Execution:
         is_probe: bool = False,
         next_at: int = 0,
     ) -> int:
-        """The failed attempt is recorded. Returns when the next one is due."""
+        """Records a failed attempt. Returns the time of the next one."""
         policy = terms.retry.policy
         next_at = next_at or self.clock.wall_us() + delay(policy, attempt, self._chance())
         event = CallRetried(
@@ -384,7 +384,7 @@ class Execution:
         return next_at
 
     async def wait_for_attempt(self, at: int) -> None:
-        """It is this time. The job is suspended meanwhile, unless the wait is short."""
+        """Waits until this time. If the wait is long, the job is suspended meanwhile."""
         if at - self.clock.wall_us() >= SUSPENDED_RETRY_US:
             await self.waits.until(at)
             return
@@ -392,33 +392,33 @@ class Execution:
             await self.waits.until(at)
 
     async def afford(self, place: TaskScope, step_key: str, ahead: Spent) -> None:
-        """No budget stands against it. Until then the code waits."""
+        """Waits until every budget of the job allows this spending."""
         if self._budget is not None:
             await self._budget.afford(place, step_key, ahead)
 
     async def perform(
         self,
-        asked: DurableCall,
+        call: DurableCall,
         place: TaskScope,
         step_key: str,
         key: str = "",
         longest_us: int | None = None,
     ) -> tuple[Any, Exception | None]:
-        """The call's own code has run, or was ended because it took too long: what it returned, or what it raised.
-        Every step passes here: what could be a block of its own is written out."""
-        timed = self.meter.call(self.owner, asked.name, asked.terms.effect, step_key)
+        """Runs the call's own code, with its time limit. Returns its result or its error. Every step passes here, so
+        context managers are written out for speed."""
+        timed = self.meter.call(self.owner, call.name, call.terms.effect, step_key)
         how, error = "cancelled", None
         self.running += 1
-        place.inside, left = step_key, JOB.set(self.scheduler.inside)
+        place.inside, job_token = step_key, JOB.set(self.scheduler.inside)
         voice = self.outlet.voice(step_key) if self.outlet is not None else Voice(None, step_key, 1)
-        spoken = VOICE.set(voice)
+        voice_token = VOICE.set(voice)
         try:
-            limit_us = asked.terms.reads_within_us if longest_us is None else longest_us
+            limit_us = call.terms.reads_within_us if longest_us is None else longest_us
             if limit_us is None:
-                value = await asked.run(key)
+                value = await call.run(key)
             else:
                 async with asyncio.timeout(limit_us / 1_000_000):
-                    value = await asked.run(key)
+                    value = await call.run(key)
             how = "succeeded"
             return value, None
         except Exception as raised:
@@ -426,28 +426,28 @@ class Execution:
             return None, raised
         finally:
             voice.is_over = True
-            VOICE.reset(spoken)
+            VOICE.reset(voice_token)
             timed.over(how, error)
-            JOB.reset(left)
+            JOB.reset(job_token)
             place.inside = None
             self.running -= 1
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """The job stays awake for what is under way: a call, its intent on the way to the disk, a probe."""
+        """Keeps the job from being suspended in the block: during a call, the write of its intent, a probe."""
         self.running += 1
         try:
             yield
         finally:
             self.running -= 1
 
-    def deliver_result(self, value: Any, error: Exception | None, asked: DurableCall, key: str) -> Any:
+    def deliver_result(self, value: Any, error: Exception | None, call: DurableCall, key: str) -> Any:
         if error is None:
             return value
-        raise self.note_error(failures.to_raised_error(error, asked.raises), key)
+        raise self.note_error(failures.to_raised_error(error, call.raises), key)
 
     def note_error(self, error: Exception, key: str) -> Exception:
-        """The error, remembered as this call's: if it ends the attempt, the call is made again in the next."""
+        """Remembers which call raised the error: if it ends the attempt, the next attempt repeats that call."""
         self._raised.append((error, key))
         return error
 
@@ -455,7 +455,7 @@ class Execution:
     async def noting_cancel(
         self, key: str, digest: str, generation: int, extras: Extras = NOTHING
     ) -> AsyncIterator[None]:
-        """The code gave the call up: a fact, unless we stop it."""
+        """Records the call as cancelled if the code cancels it in the block; not if the run is being ended."""
         try:
             yield
         except asyncio.CancelledError:
@@ -465,7 +465,7 @@ class Execution:
     async def record_cancelled(
         self, key: str, digest: str, generation: int, extras: Extras = NOTHING
     ) -> None:
-        """The code hears of it in its turn: results that were there before come first, now and in replay."""
+        """Records the cancel and waits for its turn: earlier results are delivered first, now and in replay."""
         if not self.stopping:
             event = CallCancelled(key, digest, generation=generation)
             stamp = self.recorder.record(event, extras=extras)
@@ -479,7 +479,7 @@ class Execution:
             await self.scheduler.turn(stamp.seq, stamp.at)
 
     async def on_disk(self, stamp: Stamp) -> None:
-        """The result is durable, and no later one has been delivered meanwhile."""
+        """Waits until the result is durable; no later result is delivered meanwhile."""
         if len(self.tasks) == 1 and not self.scheduler.timers:
             self.running += 1
             try:
@@ -495,30 +495,31 @@ class Execution:
             await self.scheduler.turn(seq, at)
 
     def scope(self, name: str) -> AbstractContextManager[None]:
-        """Calls and tasks in the block are counted by themselves: what is added before it shifts none of their keys."""
+        """Counts the keys of calls and tasks in the block separately: a call added before the block shifts none of
+        them."""
         return task_scopes.get_task_scope().enter_inner(name)
 
     def job_time(self, due_at: int) -> int:
-        """Job time of a fact that was due then: not before what the code has got already."""
+        """The job time of an event that was due then: not earlier than the job time that the code has seen."""
         return max(due_at, self.scheduler.now_us)
 
     def latest_us(self) -> int:
-        """The time is not later than this: what may not be over too early is counted from here."""
+        """An upper bound of the store's time. Waits that must not end too early are counted from here."""
         return self.clock.wall_us() + self._unsure_us
 
     def dead_at(self, worker: str) -> int | None:
-        """By when this worker was certainly dead: when it was first found so here. None: nothing is proven."""
+        """The time by which this worker was proven dead: when this process first found it so. None: not proven."""
         if worker not in self._dead and self._gone(worker):
             self._dead[worker] = self.latest_us()
         return self._dead.get(worker)
 
     def fail(self, error: Exception) -> None:
-        """The attempt has failed, whatever the code would make of the error."""
+        """Fails the attempt. The code cannot catch the error."""
         self.stop(Failed(error, ()))
 
     @contextmanager
     def recovering(self, step_key: str) -> Iterator[None]:
-        """Until the block is over, or `settled` is said, nothing new fires."""
+        """Blocks new effects until the block ends or `mark_settled` is called."""
         self._recovering.add(step_key)
         try:
             yield
@@ -526,28 +527,28 @@ class Execution:
             self.mark_settled(step_key)
 
     def mark_settled(self, step_key: str) -> None:
-        """What became of this cut-off call is known."""
+        """The outcome of this cut-off call is known: it no longer blocks new effects."""
         if step_key in self._recovering:
             self._recovering.discard(step_key)
             self.look()
 
     # ── drift ─────────────────────────────────────────────────────────────────────────────────────
 
-    async def clear(self, asked: DurableCall, key: str) -> None:
-        """Nothing recorded is left that the code might mean by this call under another name, and every call that was
-        cut off is settled: nothing new fires beside a recovery."""
+    async def clear(self, call: DurableCall, key: str) -> None:
+        """Waits until a new effect may fire: every recorded effect is claimed (an unclaimed one could be this call
+        under another name), and every cut-off call is settled."""
         if not self._recovering and not self.history.has_unclaimed_effects:
             return
         cleared = asyncio.get_running_loop().create_future()
-        self._held[cleared] = (asked, key)
+        self._held[cleared] = (call, key)
         self.look()
         try:
             await cleared
         finally:
-            self._held.pop(cleared, None)  # the code may have given it up
+            self._held.pop(cleared, None)  # the code may have cancelled the call
 
     def _at_rest(self, is_polling: bool) -> bool:
-        """Every task waits, and nothing that is recorded can be delivered."""
+        """Called by the scheduler when every task waits and no recorded result can be delivered."""
         if self._root.done():
             return False
         if self._held and not self._recovering and not self.history.has_unclaimed_effects:
@@ -570,27 +571,27 @@ class Execution:
         return False
 
     def _release_held(self) -> None:
-        """The code has asked for every recorded effect: new ones fire."""
+        """Lets new effects fire: the code has claimed every recorded effect."""
         held, self._held = self._held, {}
         for cleared in held:
             if not cleared.done():
                 cleared.set_result(None)
 
     def _park_held(self) -> None:
-        """A new effect is about to fire, and the code does not ask for a recorded one any more: it has changed."""
-        asked, key = next(iter(self._held.values()))
+        """Parks the job: the changed code no longer makes a recorded effect, and is about to fire a new one."""
+        call, key = next(iter(self._held.values()))
         why = "a recorded effect is not asked for any more, and another is about to fire"
-        if self.history.find_drifted(key, digest_of(asked.identity)) is not None:
+        if self.history.find_drifted(key, digest_of(call.identity)) is not None:
             why = "a recorded call was made with other arguments"
-        self._park(why, self.history.find_unclaimed_effects(), asked, key)
+        self._park(why, self.history.find_unclaimed_effects(), call, key)
 
     def park_repurchase(
         self, name: str, key: str, digest: str, recorded: Recorded, fields: tuple[str, ...]
     ) -> None:
-        """A request to a model differs from the recorded one, and its author wants to be asked before it is bought."""
+        """Parks the job: a model request differs from the recorded one, and its author wants a person to decide."""
         differing = ", ".join(fields) or "its contents"
         why = f"a recorded answer would be bought again: the request differs in {differing}"
         self.stop(park_job(why, [recorded], name, key, {"args_digest": digest, "differs_in": list(fields)}))
 
-    def _park(self, why: str, recorded: list[Recorded], asked: DurableCall, key: str) -> None:
-        self.stop(park_job(why, recorded, asked.name, key, asked.args))
+    def _park(self, why: str, recorded: list[Recorded], call: DurableCall, key: str) -> None:
+        self.stop(park_job(why, recorded, call.name, key, call.args))

@@ -1,7 +1,7 @@
-"""Execution context: what an execution offers to those who carry out its calls (side effects, approvals, budgets).
+"""Execution context: the interface of an execution for its parts (side effects, approvals, budgets).
 
-They are parts of an execution, and it makes them. So they know it by this protocol, and it knows them by their classes:
-imports go one way.
+The execution makes these parts, and imports their classes. They know the execution by this protocol only, so imports
+go one way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.store.clock import Clock
 
 
 class ExecutionContext(Protocol):
-    """The run of a job, as its side effects, approvals and budgets see it. `execution.Execution` is it."""
+    """The run of a job, as its side effects, approvals and budgets see it. `execution.Execution` implements it."""
 
     @property
     def owner(self) -> Owner: ...
@@ -38,7 +38,7 @@ class ExecutionContext(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """Store time, as the run keeps it."""
+        """Store time, as this run measures it."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class ExecutionContext(Protocol):
 
     def dead_at(self, worker: str) -> int | None: ...
 
-    # ── facts, and results in their turn ──────────────────────────────────────────────────────────
+    # ── events, and results in their turn ─────────────────────────────────────────────────────────
 
     def note(self, event: Event, **options: Any) -> Stamp: ...
 
@@ -67,9 +67,9 @@ class ExecutionContext(Protocol):
 
     async def past(self, recorded: Recorded) -> bool: ...
 
-    def recall(self, recorded: Recorded, asked: DurableCall) -> Any: ...
+    def recall(self, recorded: Recorded, call: DurableCall) -> Any: ...
 
-    def deliver_result(self, value: Any, error: Exception | None, asked: DurableCall, key: str) -> Any: ...
+    def deliver_result(self, value: Any, error: Exception | None, call: DurableCall, key: str) -> Any: ...
 
     async def record_cancelled(
         self, key: str, digest: str, generation: int, extras: Extras = NOTHING
@@ -77,13 +77,13 @@ class ExecutionContext(Protocol):
 
     # ── one call ──────────────────────────────────────────────────────────────────────────────────
 
-    async def clear(self, asked: DurableCall, key: str) -> None: ...
+    async def clear(self, call: DurableCall, key: str) -> None: ...
 
     async def afford(self, place: TaskScope, step_key: str, ahead: Spent) -> None: ...
 
     def perform(
         self,
-        asked: DurableCall,
+        call: DurableCall,
         place: TaskScope,
         step_key: str,
         key: str = "",

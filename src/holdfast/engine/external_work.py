@@ -1,27 +1,28 @@
 """External work: work items that an external agent claims, renews and completes over the API.
 
-The problem. Such an agent runs no code of this process. It claims, goes away, says once in a while how far it is, and
-at the end what came of it; or it dies, and says nothing. Its machine, its clock and its honesty are its own.
+The problem. Such an agent runs no code of this process. It claims, goes away, reports its progress now and then, and
+at the end the result; or it dies, and reports nothing. Its machine, its clock and its honesty are its own.
 
-The method. A work item is a job, and whoever claims it holds a lease and a fence like any worker. What the agent says
-is written by us, as one append under its fence. So two agents that believe to hold one item are told apart by the
-database, and not by either of them: the item has one holder, and the completion that counts is the holder's.
+The method. A work item is a job, and the agent that claims it holds a lease and a fence like any worker. This process
+writes each request of the agent, as one append under the agent's fence. So the database, and not either of them,
+decides between two agents that both believe to hold one item: the item has one holder, and only the holder's
+completion counts.
 
     claim ──► renew, progress ──► complete                     completed
                               ──► fail, recoverable            pending again after a while; then a dead letter
                               ──► fail, not recoverable        failed
                               ──► release                      pending at once
-          ──► (silence)                                        claimable again when its lease is over
+          ──► (silence)                                        claimable again when its lease has expired
 
 What could go wrong, and why it does not:
 
-- A reply is lost, and the agent says it again: the job's last fact is that very word, under that very fence. Answered
-  as the first time, nothing written.
-- The agent was slow, and the item is another's now: its fence is the older one. Refused, whatever it says.
-- Somebody cancels: the item ends at once, under the holder's own fence; the holder hears of it with its next word.
-- Nobody can finish it: every loss of a holder and every failure is counted, and the item is held as a dead letter with
-  all of their causes.
-- Two words of one holder arrive together: one of them finds another head than it was built on, and is built again.
+- A reply is lost, and the agent repeats the request: the job's last event is that very request, under that very fence.
+  The reply is the same, and nothing is written.
+- The agent was slow, and another agent holds the item now: its fence is the older one. The request is rejected.
+- A client cancels: the item ends at once, under the holder's own fence; the holder learns it with its next request.
+- No agent can finish it: every loss of a holder and every failure is counted, and the item is held as a dead letter
+  with all of their causes.
+- Two requests of one holder arrive together: one of them finds another head than it was built on, and is built again.
 """
 
 from __future__ import annotations
@@ -73,11 +74,11 @@ DEFAULT: Final = Backoff()
 
 
 Said = tuple[tuple[Event, ...], Move | None]
-"""What a word amounts to: facts, and where they leave the job."""
+"""What a request amounts to: events, and the move that they make of the job."""
 
 
 class ExternalWork:
-    """What agents that live elsewhere may do with work. `chance` spreads the tries of what failed."""
+    """The requests of external agents about work items. `chance` spreads the retries of failed items."""
 
     def __init__(
         self, store: Store, clock: Clock, chance: Callable[[], float], retry: Backoff = DEFAULT
@@ -87,11 +88,11 @@ class ExternalWork:
         self._chance = chance
         self._retry = retry
 
-    # ── taking ────────────────────────────────────────────────────────────────────────────────────
+    # ── claiming ──────────────────────────────────────────────────────────────────────────────────
 
     async def claim(self, ask: ClaimAsk) -> list[tuple[Grant, WorkItemState]]:
-        """What the agent holds now. What nobody should do any more (cancelled, too late, failed too often) has ended
-        instead, and is not among it."""
+        """Claims items for an agent. Items that no agent should do any more (cancelled, too late, failed too often)
+        are ended instead, and are not returned."""
         granted = await self._store.leases.claim(ask)
         if not granted:
             return []
@@ -104,8 +105,8 @@ class ExternalWork:
         return [(grant, item) for grant, item in items if await self._fits(grant, item)]
 
     async def _fits(self, grant: Grant, item: WorkItemState) -> bool:
-        """Whether it is to be done. If it took so long to come here that somebody else has it, that is theirs to say:
-        nothing is written under an old fence."""
+        """Whether the item is to be done. If another agent has taken it over meanwhile, that agent decides: nothing is
+        written under an old fence."""
         held = Held(grant.job_id, grant.fence, grant.lease_token)
         try:
             if await self._heeded(item, held):
@@ -129,10 +130,10 @@ class ExternalWork:
             failed_attempts_max=self._retry.attempts,
         )
 
-    # ── keeping ───────────────────────────────────────────────────────────────────────────────────
+    # ── renewing ──────────────────────────────────────────────────────────────────────────────────
 
     async def renew(self, held: Held, ttl_us: int) -> None:
-        """The item is the holder's for so long from now."""
+        """Extends the holder's lease by this time from now."""
         item = await self._holding(held)
         if await self._heeded(item, held):
             raise find_rejection(await self.load(held.job_id))
@@ -140,49 +141,49 @@ class ExternalWork:
             raise find_rejection(await self.load(held.job_id))
 
     async def progress(self, held: Held, progress: int, note: str, ttl_us: int) -> None:
-        """Everybody can read how far it is; and the item is the holder's for so long from now."""
+        """Records the progress, for every reader of the item, and extends the holder's lease by this time from now."""
         if not 0 <= progress <= 100:
             raise InvalidPayload(f"progress is {progress}; it is a percentage, 0 to 100")
         if len(note) > NOTE_MAX:
             raise InvalidPayload(f"a note of {len(note):,} characters; allowed are {NOTE_MAX:,}")
-        fact = ProgressReported(progress, redact(note))
-        await self._say(held, lambda _: ((fact,), None), repeats=lambda _: False)
+        event = ProgressReported(progress, redact(note))
+        await self._say(held, lambda _: ((event,), None), repeats=lambda _: False)
         if held.job_id not in await self._store.leases.renew([held], ttl_us):
             raise find_rejection(await self.load(held.job_id))
 
     # ── ending ────────────────────────────────────────────────────────────────────────────────────
 
     async def complete(self, held: Held, result: Any) -> WorkItemState:
-        """It is done, once."""
+        """Completes the item, once."""
         encode_result(result)
-        fact = JobCompleted(result)
-        done: Said = ((fact,), Move(status=Status.COMPLETED))
-        return await self._say(held, lambda _: done, repeats=lambda last: isinstance(last, JobCompleted))
+        event = JobCompleted(result)
+        completed: Said = ((event,), Move(status=Status.COMPLETED))
+        return await self._say(held, lambda _: completed, repeats=lambda last: isinstance(last, JobCompleted))
 
     async def fail(self, held: Held, error: dict[str, Any], *, recoverable: bool) -> WorkItemState:
-        """This attempt has failed; another follows, or it is a dead letter, or it has failed for good."""
-        told = {name: redact(value) if isinstance(value, str) else value for name, value in error.items()}
+        """Fails this attempt; another follows, or the item is a dead letter, or it has failed for good."""
+        redacted = {name: redact(value) if isinstance(value, str) else value for name, value in error.items()}
 
         def failed(item: WorkItemState) -> Said:
             if not recoverable:
-                return (JobFailure(told),), Move(status=Status.FAILED)
+                return (JobFailure(redacted),), Move(status=Status.FAILED)
             if self._is_poison(item.head, failed=1):
-                return make_dead_letter(item, told), msgspec.structs.replace(HELD_DEAD, failed=True)
+                return make_dead_letter(item, redacted), msgspec.structs.replace(HELD_DEAD, failed=True)
             wait_us = delay(self._retry, item.head.attempts + 1, self._chance())
             back = Move(status=Status.PENDING, ready_at=self._now(item) + wait_us, failed=True)
-            return (JobRequeued(why="failed", by=item.head.lease_owner, error=told),), back
+            return (JobRequeued(why="failed", by=item.head.lease_owner, error=redacted),), back
 
         return await self._say(
             held, failed, repeats=lambda last: isinstance(last, JobRequeued | JobFailure | JobDeadLettered)
         )
 
     async def release(self, held: Held, why: str) -> WorkItemState:
-        """It is given back as it was; nobody failed."""
+        """Releases the item as it was; it counts as no failure."""
         back: Said = ((JobReleased(redact(why)[:NAME_LENGTH_MAX]),), Move(status=Status.PENDING))
         return await self._say(held, lambda _: back, repeats=lambda last: isinstance(last, JobReleased))
 
-    async def cancel(self, job_id: str, asked: CancelRequested) -> bool:
-        """An item that an agent elsewhere holds has ended, under that agent's own fence. False: nobody elsewhere holds
+    async def cancel(self, job_id: str, request: CancelRequested) -> bool:
+        """Cancels an item that an external agent holds, under that agent's own fence. False: no external agent holds
         it, and it is cancelled like any job."""
         for _ in range(TRIES):
             item = await self.load(job_id)
@@ -190,7 +191,7 @@ class ExternalWork:
             if head.status is not Status.RUNNING or agent_in(head.lease_owner) is None:
                 return False
             held = Held(job_id, head.fence, head.lease_token)
-            over: Said = ((asked, JobCancellation(asked.why)), Move(status=Status.CANCELLED))
+            over: Said = ((request, JobCancellation(request.why)), Move(status=Status.CANCELLED))
             try:
                 await self._write(held, item, over)
             except (Fenced, Broken, MailWaiting):
@@ -199,19 +200,20 @@ class ExternalWork:
         raise busy(job_id)
 
     async def tidy(self) -> int:
-        """Pending work that was cancelled by letter, or that nobody has begun by its deadline, has ended; how much."""
+        """Ends pending items that were cancelled by mail, or that no agent has begun by their deadline. Returns how
+        many."""
         ended = 0
         for job_id in await self._store.work.find_unclaimed():
             item = await self.load(job_id)
-            said = await self._unclaimed(item)
-            if said is None:
+            ending = await self._unclaimed(item)
+            if ending is None:
                 continue
-            facts, move = said
-            ruling = Ruling(facts, move, farewell(job_id, item.created, (), facts[-1], move.status))
-            seen = item.head.head_seq
+            events, move = ending
+            ruling = Ruling(events, move, farewell(job_id, item.created, (), events[-1], move.status))
+            head_seq = item.head.head_seq
 
-            def over(head: JobHead, ruling: Ruling = ruling, seen: int = seen) -> Ruling | None:
-                return ruling if head.status is Status.PENDING and head.head_seq == seen else None
+            def over(head: JobHead, ruling: Ruling = ruling, head_seq: int = head_seq) -> Ruling | None:
+                return ruling if head.status is Status.PENDING and head.head_seq == head_seq else None
 
             ended += await self._store.journal.hold(job_id, over) is not None
         return ended
@@ -219,12 +221,12 @@ class ExternalWork:
     async def _unclaimed(self, item: WorkItemState) -> tuple[tuple[Event, ...], Move] | None:
         for letter in await self._store.post.read(item.head.job_id, after=find_newest_letter(item)):
             if letter.kind is MailKind.CANCEL:
-                asked = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
-                return (asked, JobCancellation(letter.name)), Move(status=Status.CANCELLED)
+                request = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
+                return (request, JobCancellation(letter.name)), Move(status=Status.CANCELLED)
         deadline = deadline_of(item)
         return too_late() if deadline is not None and deadline <= self._now(item) else None
 
-    # ── one word ──────────────────────────────────────────────────────────────────────────────────
+    # ── one request ───────────────────────────────────────────────────────────────────────────────
 
     async def load(self, job_id: str) -> WorkItemState:
         head, sealed = await look(self._store, job_id)
@@ -241,9 +243,9 @@ class ExternalWork:
         return item
 
     async def _say(
-        self, held: Held, word: Callable[[WorkItemState], Said], *, repeats: Callable[[Event], bool]
+        self, held: Held, decide: Callable[[WorkItemState], Said], *, repeats: Callable[[Event], bool]
     ) -> WorkItemState:
-        """The word is written under the holder's fence, or was before."""
+        """Writes the request under the holder's fence; returns the item if the same request was written before."""
         for _ in range(TRIES):
             item = await self.load(held.job_id)
             sealed, last = item.last
@@ -253,61 +255,61 @@ class ExternalWork:
             if await self._heeded(item, held):
                 raise find_rejection(await self.load(held.job_id))
             try:
-                await self._write(held, item, word(item))
+                await self._write(held, item, decide(item))
             except (Broken, Fenced, MailWaiting):
-                continue  # the next look says what has changed
+                continue  # the next load shows what has changed
             return await self.load(held.job_id)
         raise busy(held.job_id)
 
     async def _heeded(self, item: WorkItemState, held: Held) -> bool:
-        """What others said to the item has been read: a cancel, or that it begins again, has ended this hold."""
-        seen = find_newest_letter(item)
-        if item.head.mail_seq <= seen:
+        """Reads unread mail of the item. True: a cancel or a restart has ended this hold."""
+        read_seq = find_newest_letter(item)
+        if item.head.mail_seq <= read_seq:
             return False
         history = History()
         for sealed, event in item.facts:
             history.take(sealed.seq, event, sealed.at)
         stamp = Stamp(item.head.head_seq + 1, history.last_at)
-        box = MailboxReader(item.head.namespace, held.job_id, held.fence, history, lambda: stamp)
+        reader = MailboxReader(item.head.namespace, held.job_id, held.fence, history, lambda: stamp)
         letters = [
             letter
-            for letter in await self._store.post.read(held.job_id, after=seen)
+            for letter in await self._store.post.read(held.job_id, after=read_seq)
             if letter.kind in {MailKind.CANCEL, MailKind.RESUME}
         ]
-        facts = tuple(entry.event for entry in box.facts(letters))
-        if box.cancelled:
-            await self._write(held, item, ((*facts, JobCancellation()), Move(status=Status.CANCELLED)))
+        events = tuple(entry.event for entry in reader.facts(letters))
+        if reader.cancelled:
+            await self._write(held, item, ((*events, JobCancellation()), Move(status=Status.CANCELLED)))
             return True
-        if box.requeued is not None:
-            await self._write(held, item, ((box.requeued,), Move(status=Status.PENDING, anew=True)))
+        if reader.requeued is not None:
+            await self._write(held, item, ((reader.requeued,), Move(status=Status.PENDING, anew=True)))
             return True
         return False
 
-    async def _write(self, held: Held, item: WorkItemState, said: Said) -> None:
-        facts, move = said
+    async def _write(self, held: Held, item: WorkItemState, outcome: Said) -> None:
+        events, move = outcome
         head = item.head
         ends = move is not None and move.over
         await self._store.journal.append(
             append_of(
                 Holder(held.job_id, head.namespace, held.fence, held.lease_token, head.head),
-                facts,
+                events,
                 at=self._now(item),
                 mail_seen=None if move is None else head.mail_seq,
                 move=move,
-                progress=any(isinstance(fact, ProgressReported) for fact in facts),
-                extras=farewell(held.job_id, item.created, (), facts[-1], move.status)
+                progress=any(isinstance(event, ProgressReported) for event in events),
+                extras=farewell(held.job_id, item.created, (), events[-1], move.status)
                 if move is not None and ends
                 else NOTHING,
             )
         )
 
     def _now(self, item: WorkItemState) -> int:
-        """Never before what was written last: hosts differ about the time."""
+        """Not earlier than the last event: host clocks differ."""
         return max(self._clock.wall_us(), item.last[0].at)
 
 
 class WorkItemState(msgspec.Struct, frozen=True):
-    """A work item as it stands: its head, and what its journal says."""
+    """State of a work item: its head, and the events of its journal."""
 
     head: JobHead
     facts: tuple[tuple[SealedEvent, Event], ...]
@@ -327,9 +329,9 @@ HELD_DEAD: Final = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
 
 
 def work_of_grant(grant: Grant, holder: str, sealed: Sequence[SealedEvent]) -> WorkItemState:
-    """The item as the grant left it: nothing more needs to be read for it."""
-    facts = tuple(unseal_all(grant.job_id, sealed))
-    created = facts[0][1]
+    """The item as the grant returned it, without another read."""
+    events = tuple(unseal_all(grant.job_id, sealed))
+    created = events[0][1]
     assert isinstance(created, JobCreated), "a journal begins with the job"
     head = JobHead(
         job_id=grant.job_id,
@@ -354,7 +356,7 @@ def work_of_grant(grant: Grant, holder: str, sealed: Sequence[SealedEvent]) -> W
         attempts=grant.attempts,
         takeovers=grant.takeovers,
     )
-    return WorkItemState(head, facts)
+    return WorkItemState(head, events)
 
 
 def deadline_of(item: WorkItemState) -> int | None:
@@ -368,7 +370,7 @@ def too_late() -> tuple[tuple[Event, ...], Move]:
 
 
 def make_dead_letter(item: WorkItemState, error: Any) -> tuple[Event, ...]:
-    """It is held with everything that went wrong since it was last begun anew, and what went wrong now."""
+    """The event that makes the item a dead letter: all causes since it was last restarted, and this error."""
     causes = causes_of((sealed.at, event) for sealed, event in item.facts)
     if error is not None:
         causes.append({"why": "failed", "holder": item.head.lease_owner, "error": error})
@@ -376,12 +378,12 @@ def make_dead_letter(item: WorkItemState, error: Any) -> tuple[Event, ...]:
 
 
 def find_newest_letter(item: WorkItemState) -> int:
-    """The newest letter that the journal speaks of."""
+    """The number of the newest message that the journal has an event for."""
     return max((getattr(event, "mail_seq", 0) for _, event in item.facts), default=0)
 
 
 def find_rejection(item: WorkItemState) -> Fenced:
-    """Why the word of an agent does not count any more."""
+    """The error that rejects a request of an agent which no longer holds the item."""
     head = item.head
     if head.status in TERMINAL:
         return Fenced(
@@ -398,7 +400,7 @@ def busy(job_id: str) -> Unavailable:
 
 
 async def need_work(store: Store, job_id: str, namespace: str) -> JobHead:
-    """The head of this work item. A job that is none, or another namespace's, does not exist."""
+    """The head of this work item. NotFound, if the job is no work item or belongs to another namespace."""
     head = await store.jobs.head(job_id)
     if head.namespace != namespace or await store.work.find(job_id) is None:
         raise NotFound(f"there is no work {job_id!r}", hint="`holdfast work list` shows what there is.")

@@ -1,12 +1,12 @@
-"""Errors as facts: what a failed call leaves in the journal, and what the code gets, the first time and in replay.
+"""Recorded errors: what a failed call leaves in the journal, and which error the code gets, in the first run and in
+replay.
 
-Code that catches an error must catch the same error when the job is replayed, or it takes another way. But nothing in
-stored data may name a class to be imported. So there is a closed list: Python's own exceptions, ours, and those that
-whoever declared the call listed in `raises`, each made again from its arguments. Any other error (and one that cannot
-be made from plain arguments) reaches the code as `CallFailed`, from the first time on, with the original as its
-cause.
+Code that catches an error must catch the same error when the job is replayed, or it takes another branch. But stored
+data must not name a class to be imported. So there is a closed list: Python's own exceptions, ours, and those that the
+author of the call listed in `raises`, each made again from its arguments. Any other error (and one that cannot be made
+from plain arguments) reaches the code as `CallFailed`, from the first run on, with the original as its cause.
 
-The traceback that is recorded with an error is for people. No replay makes anything of it.
+The traceback that is recorded with an error is for people. Replay does not use it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from holdfast.model.redaction import redact
 
 def _ours(kind: type[HoldfastError]) -> Iterator[type[Exception]]:
     yield kind
-    for one in kind.__subclasses__():
-        yield from _ours(one)
+    for subclass in kind.__subclasses__():
+        yield from _ours(subclass)
 
 
 _PYTHONS: Final = [
     kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, Exception)
 ]
 STEP: Final = "holdfast_step"
-"""Where a client's response says which step it is the answer of."""
+"""Extension of a client's response that names the step whose answer it is."""
 
 _MESSAGE_MAX: Final = 10_000
 
@@ -39,7 +39,8 @@ _KNOWN: Final = {kind.__name__: kind for kind in [*_PYTHONS, *_ours(HoldfastErro
 
 
 def record_error(error: Exception) -> dict[str, Any]:
-    """The error as the journal keeps it: what a replay makes it from again, and for people its traceback."""
+    """The error as recorded in the journal: the data from which a replay makes it again, and its traceback
+    for people."""
     record = _without_traceback(error)
     if frames := extract_frames(error):
         record["traceback"] = frames
@@ -50,8 +51,8 @@ def record_error(error: Exception) -> dict[str, Any]:
 
 def _without_traceback(error: Exception) -> dict[str, Any]:
     record: dict[str, Any] = {"type": type(error).__qualname__, "message": _said(error)}
-    args, unkept = keep_value(list(error.args))
-    if unkept is None and args != [record["message"]] and len(str(args)) <= 10_000:
+    args, not_storable = keep_value(list(error.args))
+    if not_storable is None and args != [record["message"]] and len(str(args)) <= 10_000:
         record["args"] = args
     if isinstance(error, HoldfastError) and error.hint != error.default_hint:
         record["hint"] = error.hint
@@ -61,11 +62,11 @@ def _without_traceback(error: Exception) -> dict[str, Any]:
 
 
 def to_raised_error(error: Exception, declared: Iterable[type[Exception]] = ()) -> Exception:
-    """What the code gets for an error that just happened: itself, if a replay can give one of its class."""
+    """The error that the code gets when a call fails now: the error itself, if a replay can make one of its class."""
     record = _without_traceback(error)
     again = from_recorded_error(record, declared)
     if record["message"] != str(error)[:_MESSAGE_MAX]:
-        return again  # it named a secret: nobody hears more of it now than a replay would tell
+        return again  # it contained a secret: the code gets the redacted text, as in a replay
     if type(again) is type(error):
         return error
     failed = CallFailed(f"{type(error).__qualname__}: {error}", error_type=type(error).__qualname__)
@@ -74,12 +75,12 @@ def to_raised_error(error: Exception, declared: Iterable[type[Exception]] = ()) 
 
 
 def _said(error: Exception) -> str:
-    """The error's text, without the secrets in it. Cut afterwards: half a secret is not recognised."""
+    """The error's text, with secrets redacted. Truncated afterwards: half a secret would not be recognised."""
     return redact(str(error))[:_MESSAGE_MAX]
 
 
 def from_recorded_error(record: dict[str, Any], declared: Iterable[type[Exception]] = ()) -> Exception:
-    """What the code gets for an error that the journal tells."""
+    """The error that the code gets for a recorded error."""
     name, message = record["type"], record["message"]
     if name == CallFailed.__qualname__:
         return CallFailed(message, error_type=record.get("error_type", name), hint=record.get("hint"))
@@ -93,10 +94,10 @@ def from_recorded_error(record: dict[str, Any], declared: Iterable[type[Exceptio
 
 
 def _built(kind: type[Exception], args: list[Any]) -> Exception | None:
-    """An error of this very class with these arguments, if it can be made of them."""
+    """An error of exactly this class with these arguments, if the class accepts them."""
     try:
         error = kind(*args)
-    except Exception:  # a class may want what the journal does not keep
+    except Exception:  # a class may need arguments that the journal does not have
         return None
     return error if type(error) is kind else None
 
@@ -109,24 +110,27 @@ def _class_named(name: str, declared: Iterable[type[Exception]]) -> type[Excepti
 
 
 def causes(error: BaseException, raised: Sequence[tuple[Exception, str]]) -> tuple[str, ...]:
-    """The calls whose failure this is, of those that raised; also when it was wrapped on its way up."""
-    found: dict[str, None] = {}
-    left: list[BaseException | None] = [error]
+    """The keys of the failed calls that caused this error; also found when the error was wrapped on its way up."""
+    keys: dict[str, None] = {}
+    pending: list[BaseException | None] = [error]
     seen: set[int] = set()
-    while left:
-        one = left.pop()
-        if one is None or id(one) in seen:
+    while pending:
+        current = pending.pop()
+        if current is None or id(current) in seen:
             continue
-        seen.add(id(one))
-        found.update(dict.fromkeys(key for failure, key in raised if failure is one))
-        found.update(dict.fromkeys(_step_of(one)))
-        left += [one.__cause__, one.__context__]
-        if isinstance(one, BaseExceptionGroup):
-            left += one.exceptions
-    return tuple(found)
+        seen.add(id(current))
+        keys.update(dict.fromkeys(key for failure, key in raised if failure is current))
+        keys.update(dict.fromkeys(_step_of(current)))
+        pending += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            pending += current.exceptions
+    return tuple(keys)
 
 
 def _step_of(error: BaseException) -> tuple[str, ...]:
-    """The request to a model that this is the answer of: a client makes its own error of a response, which says."""
-    said = getattr(getattr(error, "response", None), "extensions", None)
-    return (said[STEP],) if isinstance(said, dict) and isinstance(said.get(STEP), str) else ()
+    """The key of the model request that this error answers: a client makes its error from a response, whose extensions
+    name the step."""
+    extensions = getattr(getattr(error, "response", None), "extensions", None)
+    return (
+        (extensions[STEP],) if isinstance(extensions, dict) and isinstance(extensions.get(STEP), str) else ()
+    )

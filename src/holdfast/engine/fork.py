@@ -1,4 +1,4 @@
-"""Forking a job from a step: another job that shares the past and goes its own way from there."""
+"""Fork: a new job that shares the history of another one up to a step, and continues on its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from holdfast.store.contract import Store
 from holdfast.store.ports.journal import Ruling
 
 SAME: Final = object()
-"""For `given`: the original's input."""
+"""For `new_input`: the original's input."""
 
 
 async def fork(
@@ -30,7 +30,7 @@ async def fork(
     *,
     at: str | int,
     ids: IdSource,
-    given: Any = SAME,
+    new_input: Any = SAME,
     fork_id: str | None = None,
     request_key: str | None = None,
     queue: str | None = None,
@@ -39,40 +39,40 @@ async def fork(
     by: str = "",
     why: str = "",
 ) -> Submitted:
-    """A new job exists that has everything `job_id` had recorded before `at`, and will do the rest itself.
+    """Creates a job that has everything `job_id` had recorded before `at`, and does the rest itself.
 
-    `at` is a step key (that step is done anew) or the number of the first event that is not taken over. The original
-    may be in any state and is not touched. With another input (`given`) the rules of drift apply: reads with other
+    `at` is a step key (that step is done anew) or the number of the first event that is not copied. The original may
+    be in any state and does not change. With another input (`new_input`) the rules of drift apply: reads with other
     arguments are made again, effects with other arguments park the fork.
 
-    With `edits`, reads and models before `at` are taken over as if they had said something else: results by step key.
-    Its journal begins with who changed them (`by`) and why.
+    With `edits`, reads and model answers before `at` are copied with other results: results by step key. The fork's
+    journal begins with who changed them (`by`) and why.
 
-    With a `request_key` (or a `fork_id` of its own) it can be asked for any number of times and makes one fork.
+    With a `request_key` (or its own `fork_id`) the call can be repeated any number of times and makes one fork.
 
     Raises:
         NotFound: No such job, step or event.
-        InvalidMove: An effect was under way or uncertain at that point, or a child was; or it is a turn of a session;
-            or what an effect said was to be changed.
+        InvalidMove: An effect was in progress or uncertain at that point, or a child was; or it is a turn of a session;
+            or the result of an effect was to be changed.
         InvalidPayload: The journal was erased.
     """
-    facts = await _facts(store, job_id)
-    created = facts[0].event
+    events = await _facts(store, job_id)
+    created = events[0].event
     assert isinstance(created, JobCreated), "a journal begins with it"
     if created.session_id is not None:
         msg = f"job {job_id} is a turn of session {created.session_id}, and cannot be forked"
         raise InvalidMove(msg, hint="Start a new session from the state you want.")
     namespace = (await store.jobs.get(job_id)).namespace
-    before = fork_point(facts, at)
-    named = ids.new("job") if fork_id is None else fork_id
+    before = fork_point(events, at)
+    new_id = ids.new("job") if fork_id is None else fork_id
     draft = JobDraft(
         kind=created.kind,
-        input=created.input if given is SAME else given,
+        input=created.input if new_input is SAME else new_input,
         namespace=namespace,
         queue=created.queue if queue is None else queue,
         priority=created.priority if priority is None else priority,
         request_key=request_key,
-        job_id=named,
+        job_id=new_id,
         code_version=created.code_version,
         python_version=created.python_version,
         budget=None if created.budget is None else money.read(created.budget),
@@ -80,23 +80,23 @@ async def fork(
         forked_at_seq=before,
         edited=None if not edits else _edited(edits, by, why),
     )
-    taken = take_history(facts, before, job_id=named, namespace=namespace, edits=edits)
-    return await store.journal.begin(draft, _rulings(taken))
+    history = take_history(events, before, job_id=new_id, namespace=namespace, edits=edits)
+    return await store.journal.begin(draft, _rulings(history))
 
 
-def _rulings(taken: Taken) -> list[Ruling]:
-    """Hold by hold, each of which gives it back; the ledger comes with the last."""
+def _rulings(history: Taken) -> list[Ruling]:
+    """One ruling per hold of the original, each of which releases the job; the ledger comes with the last."""
     given_back = Move(status=Status.PENDING)
     rulings = [
         Ruling(tuple(event for event, _ in hold), given_back, times=tuple(at for _, at in hold))
-        for hold in taken.holds
+        for hold in history.holds
     ]
-    rulings[-1] = msgspec.structs.replace(rulings[-1], extras=Extras(calls=taken.rows))
+    rulings[-1] = msgspec.structs.replace(rulings[-1], extras=Extras(calls=history.rows))
     return rulings
 
 
 async def _facts(store: Store, job_id: str) -> list[ForkedEvent]:
-    """The journal of the original, whole."""
+    """The whole journal of the original."""
     sealed = await store.journal.read(job_id)
     if not sealed:
         msg = f"there is no job {job_id!r}"
@@ -104,10 +104,10 @@ async def _facts(store: Store, job_id: str) -> list[ForkedEvent]:
     if first_break(job_id, sealed) is not None:
         msg = f"the journal of job {job_id} is damaged"
         raise Broken(msg)
-    return [ForkedEvent(one.seq, one.at, unseal(one)) for one in sealed]
+    return [ForkedEvent(sealed_event.seq, sealed_event.at, unseal(sealed_event)) for sealed_event in sealed]
 
 
 def _edited(edits: Mapping[str, Any], by: str, why: str) -> dict[str, Any]:
-    """What the journal keeps of it: the results themselves are where results are."""
+    """The record of the edits in the journal, by digests: the results themselves are in the events of their steps."""
     digests = {step_key: canonical.digest_of(result).hex() for step_key, result in sorted(edits.items())}
     return {"by": check_name(by, "by"), "why": why, "steps": digests}

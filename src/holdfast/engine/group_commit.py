@@ -1,16 +1,16 @@
-"""One trip to the disk for everybody who is ready.
+"""Group commit: one transaction for the appends of all jobs that are ready.
 
-Every job of this process writes through the same committer. While one transaction is on its way, whatever is recorded
-meanwhile waits, and goes together with the next: no timers, no tuning, and hundreds of jobs share one flush. An append
-that is refused harms no other.
+Every job of this process writes through the same committer. While one transaction is in progress, whatever is recorded
+meanwhile waits, and shares the next one: no timers, no tuning, and hundreds of jobs share one flush. A rejected append
+does not affect the others.
 
-An append that is alone, and that somebody waits for, does not travel at all if the store is near: it is written on the
-spot, and whoever waited goes on without another pass of the loop. Only some of them in a row: the loop has others to
-look after, leases among them. And not where several pens are in a hurry within one pass of the loop, or were in the
-one before: together they need one flush, on the spot each would need its own.
+A single append that a caller waits for is written synchronously if the store is near: the caller continues without
+another pass of the loop. Only some of them in a row: the loop has other work, lease renewal included. And not if
+several writers hurry within one pass of the loop, or did in the pass before: together they need one flush, written one
+by one each would need its own.
 
-Two pens may write one job here: one that lost the job and does not know it yet, and one that holds it now. They travel
-one after the other; a trip takes no two appends of a job.
+Two writers may exist for one job here: one that lost the job and does not know it yet, and one that holds it now. A
+transaction takes no two appends of a job, so theirs are written one after the other.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from holdfast.model.hash_chain import Head
 from holdfast.store.ports.journal import Journal
 
 AGAIN_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""How long an append rests that the store could not take, the first time and after."""
+"""How long an append waits after the store was unavailable: the first time, the second, and so on."""
 
 PASSES: Final = 3
-"""As many as lie between the last fact of a function and the fact that it has ended."""
+"""The number of passes of the loop between the last event of a function and the event of its end."""
 
 
 AT_ONCE_MAX: Final = 8
-"""Appends that are written on the spot before the loop gets to breathe."""
+"""How many appends are written synchronously before the loop gets a pass."""
 
 
 class GroupCommit:
-    """Call `close` when no pen is in use any more."""
+    """Commits the appends of all writers of a process. Call `close` when no writer is in use any more."""
 
     def __init__(self, journal: Journal, meter: Telemetry = SILENT) -> None:
         self._journal = journal
@@ -52,10 +52,10 @@ class GroupCommit:
         self._at_once = 0
         self._crowded = False
 
-    def wake(self, pen: JournalWriter) -> None:
-        """Nobody waits yet: the trip starts a few passes of the loop later, with whatever has come by then. A job whose
-        last step was a read ends within them, and its end goes along."""
-        self._ready[pen] = None
+    def wake(self, writer: JournalWriter) -> None:
+        """No caller waits yet: the commit starts a few passes of the loop later, with the appends that are ready by
+        then. A job whose last step was a read ends within these passes, and its end is in the same commit."""
+        self._ready[writer] = None
         if self._going is None and not self._lingering:
             self._lingering = True
             self._linger(PASSES)
@@ -67,42 +67,42 @@ class GroupCommit:
         self._lingering = False
         self._start()
 
-    def hurry(self, pen: JournalWriter) -> None:
-        """Somebody waits: the trip starts now, unless one is on its way."""
+    def hurry(self, writer: JournalWriter) -> None:
+        """A caller waits: the commit starts now, unless one is in progress."""
         if not self._hurried:
             asyncio.get_running_loop().call_soon(self._breathed, context=contextvars.Context())
-        self._hurried.add(pen)
-        if self._may_write(pen) and self._written(pen):
+        self._hurried.add(writer)
+        if self._may_write(writer) and self._written(writer):
             return
-        self._ready[pen] = None
+        self._ready[writer] = None
         self._start()
 
-    def _may_write(self, pen: JournalWriter) -> bool:
-        """Whether to try it on the spot: the store is near, and nobody else has anything to send."""
+    def _may_write(self, writer: JournalWriter) -> bool:
+        """Whether to write synchronously: the store is near, and no other writer has anything to send."""
         if not self._journal.is_near or self._going is not None or self._at_once >= AT_ONCE_MAX:
             return False
-        others = len(self._ready) - (pen in self._ready)
+        others = len(self._ready) - (writer in self._ready)
         return not others and not self._crowded and len(self._hurried) == 1
 
     def _breathed(self) -> None:
-        """The loop has gone on."""
+        """Called when the loop has made a pass."""
         self._crowded = len(self._hurried) > 1
         self._hurried.clear()
         self._at_once = 0
 
-    def _written(self, pen: JournalWriter) -> bool:
-        """What the pen has to say was written on the spot. If not, the trip finds out why."""
+    def _written(self, writer: JournalWriter) -> bool:
+        """Writes the writer's append synchronously. Returns whether it did; if not, the next commit finds out why."""
         try:
-            append = pen.take()
+            append = writer.take()
             head = None if append is None else self._now(append)
         except Exception:
             return False
         if head is None:
             return False
         self._at_once += 1
-        self._ready.pop(pen, None)
-        self._told(pen, head)
-        self._start()  # more may have been said than fits in one append
+        self._ready.pop(writer, None)
+        self._told(writer, head)
+        self._start()  # there may be more events than fit in one append
         return True
 
     def _now(self, append: Append) -> Head | None:
@@ -114,27 +114,28 @@ class GroupCommit:
 
     def _start(self) -> None:
         if self._going is None and self._ready:
-            # Whoever records may be a job's code, and a task of that would be the job's own.
+            # The caller of `record` may be a job's code, and a task that it creates would belong to the job.
             self._going = task_scopes.create_detached_task(
                 asyncio.get_running_loop(), self._go(), "holdfast-commit"
             )
 
     async def _go(self) -> None:
-        """Trips until nobody has anything to send."""
+        """Commits until no writer has anything to send."""
         try:
             while self._ready:
-                pens, self._ready = _of_one_trip(self._ready)
-                sent = [(pen, append) for pen in pens if (append := _taken(pen)) is not None]
+                writers, self._ready = _of_one_trip(self._ready)
+                sent = [(writer, append) for writer in writers if (append := _taken(writer)) is not None]
                 if not sent:
                     continue
                 try:
                     outcomes = await self._trip([append for _, append in sent])
                 except asyncio.CancelledError:
-                    # The loop ends. Whether it was written is not known: the same bytes go once more, if there is time.
-                    self._ready = {**dict.fromkeys(pens), **self._ready}
+                    # The loop ends. It is not known whether the appends were written: the same bytes are sent again,
+                    # if there is time.
+                    self._ready = {**dict.fromkeys(writers), **self._ready}
                     raise
-                for (pen, _), outcome in zip(sent, outcomes, strict=True):
-                    self._told(pen, outcome)
+                for (writer, _), outcome in zip(sent, outcomes, strict=True):
+                    self._told(writer, outcome)
         finally:
             self._going = None
             self._start()
@@ -153,44 +154,46 @@ class GroupCommit:
         finally:
             timed.over(how)
 
-    def _told(self, pen: JournalWriter, outcome: Head | HoldfastError) -> None:
-        more = pen.settle(outcome)
+    def _told(self, writer: JournalWriter, outcome: Head | HoldfastError) -> None:
+        more = writer.settle(outcome)
         if isinstance(outcome, HoldfastError):
             self._meter.record_refusal(outcome)
         if not isinstance(outcome, Unavailable):
-            self._failures.pop(pen, None)
+            self._failures.pop(writer, None)
             if more:
-                self._ready[pen] = None
+                self._ready[writer] = None
             return
-        # What came meanwhile waits behind what was sent: at once again would be a loop as tight as the store is quick
-        # to refuse.
-        nth = self._failures[pen] = self._failures.get(pen, 0) + 1
+        # Events recorded meanwhile wait behind the append that was sent: to retry at once would be a busy loop while
+        # the store rejects it.
+        nth = self._failures[writer] = self._failures.get(writer, 0) + 1
         wait_s = AGAIN_S[min(nth, len(AGAIN_S)) - 1]
-        asyncio.get_running_loop().call_later(wait_s, self.wake, pen, context=contextvars.Context())
+        asyncio.get_running_loop().call_later(wait_s, self.wake, writer, context=contextvars.Context())
 
     async def close(self) -> None:
-        """What was on its way has arrived."""
-        self._start()  # whatever still lingers
+        """Waits until everything that was queued is written."""
+        self._start()  # for writers that wait for `_linger`
         if self._going is not None:
             await self._going
 
 
 def _of_one_trip(ready: dict[JournalWriter, None]) -> tuple[list[JournalWriter], dict[JournalWriter, None]]:
-    """The first pen of every job, and those that wait for the next trip."""
+    """The first writer of every job, and the writers that wait for the next commit."""
     first: dict[str, JournalWriter] = {}
-    for pen in ready:
-        first.setdefault(pen.holder.job_id, pen)
-    return list(first.values()), {pen: None for pen in ready if first[pen.holder.job_id] is not pen}
+    for writer in ready:
+        first.setdefault(writer.holder.job_id, writer)
+    return list(first.values()), {
+        writer: None for writer in ready if first[writer.holder.job_id] is not writer
+    }
 
 
-def _taken(pen: JournalWriter) -> Append | None:
-    """What the pen has to send. One that cannot say it is given up, and harms no other."""
+def _taken(writer: JournalWriter) -> Append | None:
+    """The writer's append. A writer that cannot make one is given up, and does not affect the others."""
     try:
-        return pen.take()
+        return writer.take()
     except HoldfastError as error:
-        pen.give_up(error)
-    except Exception as error:  # a fault of ours in one journal must not stop all the others
+        writer.give_up(error)
+    except Exception as error:  # a bug in sealing one journal must not stop the others
         broken = Broken(f"a journal could not be sealed: {error!r}")
         broken.__cause__ = error
-        pen.give_up(broken)
+        writer.give_up(broken)
     return None

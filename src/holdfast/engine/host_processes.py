@@ -1,4 +1,4 @@
-"""Processes of this host, as the kernel shows them."""
+"""Processes of this host, as the kernel shows them: the proof that the process of a worker is gone."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ _STATE, _THREADS, _BEGAN = 0, 17, 19
 
 
 class Processes(Protocol):
-    """Who this process is, and whether another one is there."""
+    """Identifies this process, and looks up others."""
 
     def here(self) -> Identity | None:
-        """This process; None where the host has no way to tell processes apart."""
+        """The identity of this process; None where the host cannot identify processes."""
         ...
 
     def look_up(self, pid: int) -> int | Sight:
-        """When the process with this pid began, or that there is none, or that nobody can tell."""
+        """When the process with this pid began; or that there is none, or that it is unknown."""
         ...
 
 
 class HostProcesses:
-    """What /proc says. On a host without it nobody has an identity, and nobody is proven dead."""
+    """Processes by /proc. On a host without it no process has an identity, and no worker is proven dead."""
 
     def __init__(self, boot: str) -> None:
         self._boot = boot
 
     def here(self) -> Identity | None:
         try:
-            space = (_PROC / "self" / "ns" / "pid").stat().st_ino
+            pid_namespace = (_PROC / "self" / "ns" / "pid").stat().st_ino
         except OSError:
             return None
         began = self.look_up(os.getpid())
-        return None if isinstance(began, Sight) else Identity(self._boot, space, os.getpid(), began)
+        return None if isinstance(began, Sight) else Identity(self._boot, pid_namespace, os.getpid(), began)
 
     def look_up(self, pid: int) -> int | Sight:
         try:
             text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
         except (FileNotFoundError, ProcessLookupError):
-            # Hidden from us is not the same as gone: only the kernel's own answer to a signal of nothing counts.
+            # A hidden process is not a gone one: only the kernel's own answer to signal 0 counts.
             return _asked(pid)
         except OSError:
             return Sight.UNKNOWN
-        # The name may hold anything, spaces and brackets included; behind its last bracket are only words.
+        # The name may contain anything, spaces and brackets included; the fields are behind its last bracket.
         fields = text.rpartition(")")[2].split()
         if len(fields) <= _BEGAN:
             return Sight.UNKNOWN
-        # Killed, and its parent has not looked yet: it will never run again. (A leader whose threads still run looks
-        # the same but for their number.)
+        # Killed, and its parent has not reaped it yet: it will never run again. (A leader whose threads still run
+        # looks the same except for their number.)
         if fields[_STATE] in "ZX" and int(fields[_THREADS]) <= 1:
             return Sight.GONE
         return int(fields[_BEGAN])
 
     def is_stopped(self, pid: int) -> bool:
-        """Whether the process was stopped by a signal, or by a debugger, and not gone on since."""
+        """Whether the process was stopped by a signal or a debugger, and has not continued since."""
         try:
             text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
         except OSError:

@@ -1,4 +1,4 @@
-"""Waiting for the end of a job, from outside it."""
+"""Job results: waits from outside for the end of a job."""
 
 from __future__ import annotations
 
@@ -41,22 +41,23 @@ _LOG: Final = logging.getLogger("holdfast")
 
 
 async def result(store: Store, job_id: str) -> Any:
-    """What the job returned, as soon as it has. A job that ended otherwise, or is held for a person, is an error; one
-    that waits for a signal, a time or an answer is waited for, and whoever waits is told if it is a person's."""
+    """Returns the job's result, as soon as it has one. A job that ended otherwise, or is held for a person, is an
+    error. While the job waits for a signal, a time or an answer, the call waits, and logs a warning if a person has to
+    act."""
     topics = frozenset({f"job:{job_id}"})
-    told: WaitReason | None = None
+    last_reason: WaitReason | None = None
     while True:
         head, sealed = await store.jobs.look(job_id, events=SHORT)
         if head.status in TERMINAL:
             return _ended(head, sealed[-1] if len(sealed) == head.head_seq else await _last(store, head))
         if head.wait_reason in _HELD:
-            what, command = _HELD[head.wait_reason]
+            description, command = _HELD[head.wait_reason]
             hint = f"See what it needs, then decide: {command.format(job=job_id)}"
-            raise JobHeld(f"job {job_id}: {what}{await _why(store, head)}", job_id=job_id, hint=hint)
-        if head.wait_reason in _PEOPLE and head.wait_reason is not told:
-            what = _PEOPLE[head.wait_reason]
-            _LOG.warning("job %s needs a person: %s. See: holdfast job %s", job_id, what, job_id)
-        told = head.wait_reason
+            raise JobHeld(f"job {job_id}: {description}{await _why(store, head)}", job_id=job_id, hint=hint)
+        if head.wait_reason in _PEOPLE and head.wait_reason is not last_reason:
+            description = _PEOPLE[head.wait_reason]
+            _LOG.warning("job %s needs a person: %s. See: holdfast job %s", job_id, description, job_id)
+        last_reason = head.wait_reason
         await store.wakeups.wait(topics, POLL_S)
 
 
@@ -78,7 +79,7 @@ def _ended(head: JobHead, last: SealedEvent) -> Any:
 
 
 async def _why(store: Store, head: JobHead) -> str:
-    """What the last fact of a held job says."""
+    """The reason in the last event of a held job."""
     match unseal(await _last(store, head)):
         case events.JobDeadLettered(causes=causes) if causes:
             last = causes[-1]

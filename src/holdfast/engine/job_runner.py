@@ -1,17 +1,17 @@
 """Job runner: runs one claimed job until it ends, is suspended, or belongs to another worker.
 
-    read the journal → read the mail → run the function → write how it went
+    read the journal → read the mailbox → run the function → write how the run ended
 
-Whatever happens to this process in between, the journal says where the job stands, and the next claim starts here
-again. How a run can end, and what is written for it:
+If this process dies in between, the journal says where the job stands, and the next claim starts here again. How a run
+can end, and what is written for it:
 
-    it returned          job_completed
-    it raised            job_requeued, and after too many tries job_dead_lettered; held for a person, with the causes
-    all tasks sleep      job_waiting; nobody holds the job until it is time
-    it was cancelled     cancel_requested, job_cancelled
-    it took too long     job_failed: the deadline of the whole job has passed, whatever it did (`model.job_deadline`)
+    function returned    job_completed
+    function raised      job_requeued, and after too many attempts job_dead_lettered: held for a person, with the causes
+    all tasks sleep      job_waiting; no worker holds the job until it is due
+    job cancelled        cancel_requested, job_cancelled
+    job timed out        job_failed: its deadline has passed, whatever the code did (`model.job_deadline`)
     code does not fit    job_parked, with a report
-    the lease was lost   nothing: it is not ours to write any more
+    lease lost           nothing: another worker may hold the job
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from holdfast.engine.streams import JobStream, StreamWriter
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidSetting, Misuse, Unavailable
 from holdfast.model import job_state, lease
 from holdfast.model.append import NOTHING, Extras, Holder, Move
+from holdfast.model.crash_suspects import dies_daily, is_suspect
 from holdfast.model.events import (
     ChildStarted,
     Event,
@@ -60,18 +61,17 @@ from holdfast.model.replay_history import History, Recorded
 from holdfast.model.retry import CALL_RETRY, delay
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.suspicion import dies_daily, is_suspect
 from holdfast.store.clock import Clock
 from holdfast.store.ports.leases import Held
 
 AGAIN_S: Final = 0.2
 GIVE_BACK_S: Final = 2.0
-"""So long an interpreter that ends is held up for a job to be given back."""
+"""How long an interpreter that exits waits until a job is released."""
 
 DRAINED: Final = JobReleased().why
 LOST: Final = "lost"
 SUSPECT: Final = "suspect"
-"""A run that has driven nothing: its job runs alone, in a process of its own (`model.suspicion`)."""
+"""Result of a run that has executed nothing: its job must run isolated, in its own process (`model.crash_suspects`)."""
 
 _OPEN: Final = frozenset({CallStatus.PREPARED, CallStatus.UNCERTAIN})
 _HANDS: Final = frozenset({JobClaimed.type, JobRequeued.type})
@@ -79,48 +79,48 @@ T = TypeVar("T")
 
 
 class Cancelled(Exception):
-    """Somebody asked for the job's end."""
+    """The job was cancelled by command."""
 
 
 class TimedOut(Exception):
-    """The job as a whole has taken too long."""
+    """The deadline of the whole job has passed."""
 
 
 class Drained(Exception):
-    """The worker stops, and gives the job back."""
+    """The worker stops, and releases the job."""
 
 
 class Lost(Exception):
-    """The job is not ours any more."""
+    """This run has lost the job's lease."""
 
 
 class JobRun:
-    """One claim of one job."""
+    """Run of one claimed job."""
 
     def __init__(
         self,
-        desk: RunnerConfig,
+        config: RunnerConfig,
         grant: Grant,
         *,
         covers: Callable[[str], bool] = lambda _job_id: True,
         asked_at: int | None = None,
     ) -> None:
         self._journal: Sequence[SealedEvent] | None = grant.journal or None
-        self.desk = desk
+        self.config = config
         self.grant = grant
         self.held = Held(grant.job_id, grant.fence, grant.lease_token)
         self._covers = covers
-        self._clock: Clock = desk.clock
-        self._pen = self._open()
-        self._granted_tick = desk.clock.tick_us()
+        self._clock: Clock = config.clock
+        self._writer = self._open()
+        self._granted_tick = config.clock.tick_us()
         self._asked_tick = self._granted_tick if asked_at is None else asked_at
-        self._drive: Execution | None = None
+        self._execution: Execution | None = None
         self._reading: asyncio.Task[None] | None = None
         self._created: JobCreated | None = None
         self._deadline: JobDeadline | None = None
         self._history = History()
         self._outlet: JobStream | None = None
-        self._letterbox = MailboxReader(
+        self._mailbox = MailboxReader(
             grant.namespace, grant.job_id, grant.fence, self._history, self._reserve
         )
         self._ending = False
@@ -129,31 +129,31 @@ class JobRun:
         self._is_suspect = False
         self._news = False
         self.ended_with: Event | None = None
-        """The last fact of this run, once it is durable."""
+        """The last event of this run, once it is durable."""
         self.wakes_at: int | None = None
-        """When a job that went to sleep wants to be driven again, in the store's time."""
+        """When a suspended job is due again, in store time."""
 
     @property
     def has_journal(self) -> bool:
-        """Whether the journal came with the claim, or the worker has read it for this run since."""
+        """Whether the journal came with the claim, or the worker has loaded it for this run since."""
         return self._journal is not None
 
     def give_journal(self, journal: Sequence[SealedEvent]) -> None:
-        """The worker has read the journal together with those of other runs."""
+        """Sets the journal, which the worker has read together with those of other runs."""
         self._journal = journal
 
     async def go(self) -> str:
-        """How it ended: a status, or `lost`. Nothing of the run is left behind."""
+        """Runs the job. Returns how the run ended: a status, `suspect`, or `lost`. No task of the run is left."""
         try:
             return await self._go()
         except asyncio.CancelledError:
             await self._give_back()
             raise
         except (Lost, HoldfastError):
-            if self._pen.lost is None:
+            if self._writer.lost is None:
                 raise
-            if isinstance(self._pen.lost, Misuse):
-                return await self._unwritable(self._pen.lost)
+            if isinstance(self._writer.lost, Misuse):
+                return await self._unwritable(self._writer.lost)
             return LOST
         finally:
             if self._reading is not None:
@@ -162,20 +162,21 @@ class JobRun:
                 self._outlet.close()
 
     async def _give_back(self) -> None:
-        """The loop or the process ends: the job goes back at once, if the store can still be reached. If not, another
-        worker takes it over when the lease is over."""
-        if self._drive is None or self._pen.lost is not None:
+        """Releases the job at once when the loop or the process ends, if the store can be reached. If not, another
+        worker takes the job over when the lease has expired."""
+        if self._execution is None or self._writer.lost is not None:
             return
         with contextlib.suppress(Exception):
             async with asyncio.timeout(GIVE_BACK_S):
                 if self._ending:
-                    await self._pen.durable()
+                    await self._writer.durable()
                 else:
                     await self._end(JobReleased(why="interrupted"), Move(status=Status.PENDING))
 
     async def _unwritable(self, error: Misuse) -> str:
-        """What the code said is no JSON that a journal takes: the job is still ours, and the attempt has failed."""
-        self._pen = self._open(self._pen.holder, self._pen.mail_seen, self._pen.last_at)
+        """Fails the attempt: the code produced a value that is not valid JSON for a journal. The run still holds the
+        job."""
+        self._writer = self._open(self._writer.holder, self._writer.mail_seen, self._writer.last_at)
         return await self._failed(Failed(error, ()))
 
     def _open(self, holder: Holder | None = None, mail_seen: int = 0, last_at: int = 0) -> JournalWriter:
@@ -186,31 +187,31 @@ class JobRun:
             mail_seen=mail_seen,
             last_at=last_at,
             clock=self._clock,
-            courier=self.desk.committer,
+            courier=self.config.committer,
             on_mail=self._mail_waits,
             on_loss=self._lost,
         )
 
     async def _go(self) -> str:
-        if self.desk.isolates and is_suspect(self.grant.takeovers):
+        if self.config.isolates and is_suspect(self.grant.takeovers):
             return SUSPECT
         try:
             job = await self._load()
         except HoldfastError as error:
             if isinstance(error, Unavailable) or not is_suspect(self.grant.takeovers):
                 raise
-            # Every worker that took it found it like this: it is held for a person, and not taken again.
-            self._pen.mark_read(self.grant.mail_seq)
+            # Every worker that took it over met the same error: it is held for a person, and not claimed again.
+            self._writer.mark_read(self.grant.mail_seq)
             return await self._dead("its journal cannot be read", failures.record_error(error))
         if self._is_suspect:
             return SUSPECT
-        self._pen.mark_read(job.mail_seq)
+        self._writer.mark_read(job.mail_seq)
         if self.grant.mail_seq > job.mail_seq:
             await self._read_mail()
-        if self._letterbox.cancelled or job.cancel_requested:
+        if self._mailbox.cancelled or job.cancel_requested:
             return await self._end(JobCancellation(), Move(status=Status.CANCELLED))
-        if self._letterbox.requeued is not None:
-            return await self._end(self._letterbox.requeued, Move(status=Status.PENDING, anew=True))
+        if self._mailbox.requeued is not None:
+            return await self._end(self._mailbox.requeued, Move(status=Status.PENDING, anew=True))
         if self._is_too_late():
             return await self._time_out(call.tool for call in job.calls.values() if call.status in _OPEN)
         if self._is_poison():
@@ -220,91 +221,95 @@ class JobRun:
     def _is_poison(self) -> bool:
         return lease.is_poison(
             failed_attempts=self.grant.attempts,
-            failed_attempts_max=self.desk.attempts_for(self.grant.kind),
+            failed_attempts_max=self.config.attempts_for(self.grant.kind),
         )
 
     async def hand_back(self, why: str, wait_us: int = 0) -> str:
-        """The job, which this run has not driven, is given back; it is ready again after so long."""
-        self._pen.mark_read(self.grant.mail_seq)
+        """Releases a job that this run has not executed; it is ready again after this time."""
+        self._writer.mark_read(self.grant.mail_seq)
         ready_at = self._clock.wall_us() + wait_us if wait_us else 0
         return await self._end(JobReleased(why=why), Move(status=Status.PENDING, ready_at=ready_at))
 
     async def _load(self) -> job_state.JobState:
-        """What the journal says; it must hang together, and end where the claim left it."""
+        """Loads the journal, checks that it is consistent and ends at the head of the claim, and replays it."""
         grant = self.grant
         sealed = self._journal
         if sealed is None:
-            sealed = await load_journal(self.desk.store.journal, grant, self.desk.short)
+            sealed = await load_journal(self.config.store.journal, grant, self.config.short)
         if sealed and sealed[-1].seq > grant.head_seq and sealed[-1].fence > grant.fence:
-            # It took us so long to come here that the lease was over, and somebody else has the job.
+            # Loading took so long that the lease expired, and another worker holds the job.
             self.lose(Fenced(f"job {grant.job_id} was taken over before it was read"))
             raise Lost
         head = Head(sealed[-1].seq, sealed[-1].hash) if sealed else EMPTY
         if head != Head(grant.head_seq, grant.head_hash):
             msg = f"the journal of job {grant.job_id} does not match its head"
             raise Broken(msg)
-        self._clock = StoreTime(self.desk.clock, sealed[-1].at, self._granted_tick)
-        self._pen.resume(self._clock)  # a journal that cannot be replayed ends in the store's time, too
-        if self.desk.isolates and grant.takeovers:  # a worker has just died: how many were it today?
-            hands = ((one.at, unseal(one)) for one in sealed if one.type in _HANDS)
-            self._is_suspect = dies_daily(hands, self._clock.wall_us())
+        self._clock = StoreTime(self.config.clock, sealed[-1].at, self._granted_tick)
+        self._writer.resume(self._clock)  # an unreadable journal gets its last event in store time, too
+        if self.config.isolates and grant.takeovers:  # a worker has just died: how many have died today?
+            holder_changes = (
+                (sealed_event.at, unseal(sealed_event))
+                for sealed_event in sealed
+                if sealed_event.type in _HANDS
+            )
+            self._is_suspect = dies_daily(holder_changes, self._clock.wall_us())
         job, created = replay_events(grant.job_id, sealed, self._history)
-        self._pen.resume(self._clock, self._history.last_at)
+        self._writer.resume(self._clock, self._history.last_at)
         if isinstance(created, JobCreated):
             self._created = created
             self._deadline = find_deadline(
-                created, sealed[0].at, self._history.resumed_at, self.desk.timeout_for(grant.kind)
+                created, sealed[0].at, self._history.resumed_at, self.config.timeout_for(grant.kind)
             )
             self._history.budgets = budgets.owner_of(grant, created).budgets
         return job
 
     async def _drive_on(self) -> str:
-        program = self.desk.program_for(self.grant.kind)
+        program = self.config.program_for(self.grant.kind)
         if program is None:
             msg = f"this process has no code for jobs of kind {self.grant.kind!r}"
             raise InvalidSetting(msg, hint="Claim only kinds that this process has code for.")
         pinned = None if self._created is None else self._created.python_version
-        report = misfit(pinned, self.desk.python, self._history.pythons)
+        report = misfit(pinned, self.config.python, self._history.pythons)
         if report is None:
-            report = await find_unproven(self.desk.inspect, self._history, self.desk.meter)
+            report = await find_unproven(self.config.inspect, self._history, self.config.meter)
         if report is not None:
             return await self._end(JobParked(report), Move(status=Status.WAITING, reason=WaitReason.DRIFT))
         if self._leaving:
             return await self._end(JobReleased(why=self._leaving_why), Move(status=Status.PENDING))
-        given = None if self._created is None else self._created.input
+        job_input = None if self._created is None else self._created.input
         self._outlet = await self._open_outlet()
         owner = budgets.owner_of(self.grant, self._created)
-        drive = self._drive = self.desk.execution(
+        execution = self._execution = self.config.execution(
             self._history,
-            self._pen,
+            self._writer,
             self._clock,
             owner,
-            strict=self.desk.strict,
-            points=self.desk.points,
+            strict=self.config.strict,
+            points=self.config.points,
             covered=lambda: self._covers(self.grant.job_id),
-            inspect=self.desk.inspect,
-            gone=self.desk.gone,
-            dead=self.desk.dead,
-            host_clock=self.desk.clock,
+            inspect=self.config.inspect,
+            gone=self.config.gone,
+            dead=self.config.dead,
+            host_clock=self.config.clock,
             unsure_us=self._granted_tick - self._asked_tick,
             outlet=self._outlet,
-            chance=self.desk.chance,
-            io_monitor=self.desk.io_monitor,
-            store=self.desk.store,
-            meter=self.desk.meter,
+            chance=self.config.chance,
+            io_monitor=self.config.io_monitor,
+            store=self.config.store,
+            meter=self.config.meter,
         )
-        if self._pen.lost is not None:
-            raise self._pen.lost
+        if self._writer.lost is not None:
+            raise self._writer.lost
         try:
-            with self._stop_at_deadline(drive):
-                output = await drive.run(lambda: program(drive, given))
+            with self._stop_at_deadline(execution):
+                output = await execution.run(lambda: program(execution, job_input))
         except Failed as failed:
             return await self._failed(failed)
         except Asleep as asleep:
             wake_at = wake_by(asleep.wake_at, self._deadline)
             move = Move(status=Status.WAITING, reason=asleep.reason, wake_at=wake_at)
-            fact = JobWaiting(asleep.reason, wake_at, self._pen.mail_seen)
-            return await self._end(fact, move)
+            event = JobWaiting(asleep.reason, wake_at, self._writer.mail_seen)
+            return await self._end(event, move)
         except Parked as parked:
             move = Move(status=Status.WAITING, reason=WaitReason.DRIFT)
             return await self._end(JobParked(parked.report), move)
@@ -318,7 +323,7 @@ class JobRun:
         except Interrupted:
             return await self._end(JobReleased(why="interrupted"), Move(status=Status.PENDING))
         except TimedOut:
-            return await self._time_out(drive.acts.cut_off)
+            return await self._time_out(execution.acts.cut_off)
         except Cancelled:
             return await self._end(JobCancellation(), Move(status=Status.CANCELLED))
         turn = output if isinstance(output, TurnOutput) else None
@@ -326,8 +331,8 @@ class JobRun:
         return await self._end(completed, Move(status=Status.COMPLETED), turn)
 
     @contextlib.contextmanager
-    def _stop_at_deadline(self, drive: Execution) -> Iterator[None]:
-        """In the block the code is ended when the job has taken too long."""
+    def _stop_at_deadline(self, execution: Execution) -> Iterator[None]:
+        """Ends the code in the block when the deadline of the job passes."""
         if self._deadline is None:
             yield
             return
@@ -336,7 +341,7 @@ class JobRun:
 
         def look() -> None:
             if self._is_too_late():
-                drive.stop(TimedOut())
+                execution.stop(TimedOut())
             else:
                 start()
 
@@ -356,117 +361,119 @@ class JobRun:
         return self._deadline is not None and self._deadline.has_passed(self._clock.wall_us())
 
     async def _open_outlet(self) -> JobStream:
-        """Where the code speaks. What was said before is known, so that a call that is made again can take it back."""
-        scribe = StreamWriter(self.desk.store.streams) if self.desk.scribe is None else self.desk.scribe
+        """Opens the job's output streams. Knows the attempts of earlier runs, so that a repeated call supersedes its
+        earlier output."""
+        scribe = StreamWriter(self.config.store.streams) if self.config.scribe is None else self.config.scribe
         attempts: dict[str, int] = {}
         if self._history.claims > 1:
-            attempts = await self._asked(lambda: self.desk.store.streams.attempts(self.grant.job_id))
+            attempts = await self._asked(lambda: self.config.store.streams.attempts(self.grant.job_id))
         return scribe.outlet(self.held, attempts)
 
     def poke(self) -> None:
-        """There may be mail: it is read soon. Not by a run that is ending: its last fact goes past no unread mail, and
-        the hint may be the one that it has ended."""
-        if self._drive is not None and not self._ending and self._pen.hold_for_mail():
+        """Reads new mail soon. A run that is ending does not: its last append is rejected while mail is unread, and
+        the wake-up may be about that append itself."""
+        if self._execution is not None and not self._ending and self._writer.hold_for_mail():
             self._mail_waits()
 
     def wind_down(self, why: str = DRAINED) -> None:
-        """The job is given back as soon as the calls that are under way have ended, or ends before."""
+        """Releases the job as soon as the calls in progress have ended; the job may complete before."""
         self._leaving, self._leaving_why = True, why
-        if self._drive is not None:
-            self._drive.wind_down(Drained())
+        if self._execution is not None:
+            self._execution.wind_down(Drained())
 
     def release(self) -> None:
-        """The job is given back where it stands."""
+        """Releases the job at once, without waiting for the calls in progress."""
         self._leaving = True
-        if self._drive is not None:
-            self._drive.stop(Drained())
+        if self._execution is not None:
+            self._execution.stop(Drained())
 
     def find_uncertain(self) -> list[Recorded]:
-        """The calls of which a person has to say whether they happened, if the job waits for that."""
+        """The calls whose outcome a person has to decide, if the job waits for that."""
         if not isinstance(self.ended_with, JobWaiting) or self.ended_with.reason != WaitReason.RECONCILE:
             return []
         return self._history.find_uncertain()
 
     @property
     def why_lost(self) -> HoldfastError | None:
-        return self._pen.lost
+        return self._writer.lost
 
     @property
     def is_delicate(self) -> bool:
-        """Whether to stop now would leave a call of which nobody knows whether it happened."""
-        return self._drive is not None and self._drive.acts.unsafe > 0
+        """Whether to stop now would leave a call with an unknown outcome."""
+        return self._execution is not None and self._execution.acts.unsafe > 0
 
     def lose(self, error: Fenced) -> None:
-        """The lease is somebody else's: nothing more is written, and the code is ended. A run that has only its last
-        fact to write hears from the fence: perhaps it is written already, and that is why nobody holds the job."""
+        """The lease is lost: ends the code, and writes nothing more. A run that only has its last event to write lets
+        the fence decide: the event may be stored already, and the lease released by it."""
         if not self._ending:
-            self._pen.give_up(error)
+            self._writer.give_up(error)
 
-    # ── ends ──────────────────────────────────────────────────────────────────────────────────────
+    # ── ending ────────────────────────────────────────────────────────────────────────────────────
 
-    async def _end(self, fact: Event, move: Move, turn: TurnOutput | None = None) -> str:
-        """The run's last fact is durable. Mail that came meanwhile is read first, and may change the end."""
+    async def _end(self, event: Event, move: Move, turn: TurnOutput | None = None) -> str:
+        """Makes the run's last event durable. Mail that arrives meanwhile is read first, and may change how the run
+        ends."""
         self._ending = True
-        if self._letterbox.cancelled and not isinstance(fact, JobCancellation):
-            fact, move = JobCancellation(), Move(status=Status.CANCELLED)
-        if self._news and isinstance(fact, JobWaiting):
-            # What it would sleep for may be what the letter says: the next run starts with it.
-            fact, move = JobReleased(why="mail"), Move(status=Status.PENDING)
+        if self._mailbox.cancelled and not isinstance(event, JobCancellation):
+            event, move = JobCancellation(), Move(status=Status.CANCELLED)
+        if self._news and isinstance(event, JobWaiting):
+            # The mail may be what the job would sleep for: the next run starts with it.
+            event, move = JobReleased(why="mail"), Move(status=Status.PENDING)
         if self._outlet is not None:
             await self._outlet.flush()
         try:
-            if isinstance(fact, JobCompleted) and turn is not None:
-                # Nothing is awaited in between: the two are one append.
-                self._pen.record(turn.event, extras=turn.extras, guarded=True)
-            self._pen.record(fact, move=move, extras=self._farewell(fact, move), guarded=True)
-            await self._pen.durable()
+            if isinstance(event, JobCompleted) and turn is not None:
+                # No await in between: the two events are one append.
+                self._writer.record(turn.event, extras=turn.extras, guarded=True)
+            self._writer.record(event, move=move, extras=self._farewell(event, move), guarded=True)
+            await self._writer.durable()
         except HoldfastError:
-            if self._pen.lost is not None or isinstance(fact, JobCancellation):
+            if self._writer.lost is not None or isinstance(event, JobCancellation):
                 raise
-            if self._letterbox.cancelled or (self._news and isinstance(fact, JobWaiting)):
-                return await self._end(fact, move, turn)  # it was withdrawn, and says something else now
+            if self._mailbox.cancelled or (self._news and isinstance(event, JobWaiting)):
+                return await self._end(event, move, turn)  # withdrawn: the mail that was read changes it
             raise
-        self.ended_with = fact
+        self.ended_with = event
         self.wakes_at = move.wake_at if move.status is Status.WAITING else move.ready_at or None
         return str(move.status)
 
     def sleeps_for_us(self) -> int | None:
-        """How long from now until the job wants to be driven again, if it does by itself."""
+        """How long from now until the job is due again, if it waits for a time."""
         return None if self.wakes_at is None else self.wakes_at - self._clock.wall_us()
 
-    def _farewell(self, fact: Event, move: Move) -> Extras:
-        """What a job that is over says to others."""
+    def _farewell(self, event: Event, move: Move) -> Extras:
+        """The mail that a job which has ended sends to others."""
         if not move.over:
             return NOTHING
-        return farewell(self.grant.job_id, self._created, self._history.children, fact, move.status)
+        return farewell(self.grant.job_id, self._created, self._history.children, event, move.status)
 
     async def _hold_stalled(self, stalled: Stalled) -> str:
         move = Move(status=Status.WAITING, reason=WaitReason.STALLED)
         ended = await self._end(JobStalled(stalled.report), move)
         if ended == Status.WAITING:  # and not cancelled meanwhile
-            self.desk.meter.record_stall()
+            self.config.meter.record_stall()
         return ended
 
     async def _time_out(self, open_calls: Iterable[str]) -> str:
-        """The job is over. What was under way was cut off as by a cancel, and is not made again."""
+        """Fails the job at its deadline. Calls in progress are cut off as by a cancel, and are not repeated."""
         assert self._deadline is not None
         error = self._deadline.describe_error(self.grant.job_id, open_calls)
         return await self._end(JobFailure(error), Move(status=Status.FAILED))
 
     async def _failed(self, failed: Failed) -> str:
         if self._is_too_late():
-            return await self._time_out(() if self._drive is None else self._drive.acts.cut_off)
-        told = failures.record_error(failed.error)
+            return await self._time_out(() if self._execution is None else self._execution.acts.cut_off)
+        error_record = failures.record_error(failed.error)
         attempt = self.grant.attempts + 1
-        declared = self.desk.retry_for(self.grant.kind)
-        policy = self.desk.retry if declared is None else declared.policy
+        declared = self.config.retry_for(self.grant.kind)
+        policy = self.config.retry if declared is None else declared.policy
         if attempt >= policy.attempts or not (declared or CALL_RETRY).covers_job(failed.error):
-            return await self._dead(told["message"], told)
-        next_at = self._clock.wall_us() + delay(policy, attempt, self.desk.chance())
+            return await self._dead(error_record["message"], error_record)
+        next_at = self._clock.wall_us() + delay(policy, attempt, self.config.chance())
         ready_at = wake_by(next_at, self._deadline)
         assert ready_at is not None
         move = Move(status=Status.PENDING, ready_at=ready_at, failed=True)
-        return await self._end(JobRequeued(why="failed", error=told, rerun=failed.rerun), move)
+        return await self._end(JobRequeued(why="failed", error=error_record, rerun=failed.rerun), move)
 
     async def _dead(self, why: str, error: Any) -> str:
         causes = (
@@ -478,34 +485,36 @@ class JobRun:
     # ── mail ──────────────────────────────────────────────────────────────────────────────────────
 
     def _reserve(self) -> Stamp:
-        """Of the writer that the run has now: `_unwritable` takes another."""
-        return self._pen.reserve()
+        """Reserves a seq of the current writer: `_unwritable` replaces the writer."""
+        return self._writer.reserve()
 
     def _mail_waits(self) -> None:
         self._reading = asyncio.get_running_loop().create_task(self._read_mail(), name="holdfast-mail")
 
     async def _read_mail(self) -> None:
-        """Every letter is a fact of the journal now, and has been acted upon."""
+        """Records unread mail as events, and applies it: wakes waits, stops a cancelled run."""
         letters = await self._letters()
-        facts = self._letterbox.facts(letters)
-        seen = letters[-1].mail_seq if letters else self._pen.mail_seen
-        self._news = self._news or bool(facts and (self._ending or (self._drive and self._drive.stopping)))
-        self._pen.mail_read(seen, facts, keep=self._still_holds)
-        if self._drive is None:
+        entries = self._mailbox.facts(letters)
+        mail_seq = letters[-1].mail_seq if letters else self._writer.mail_seen
+        self._news = self._news or bool(
+            entries and (self._ending or (self._execution and self._execution.stopping))
+        )
+        self._writer.mail_read(mail_seq, entries, keep=self._still_holds)
+        if self._execution is None:
             return
-        for topic in filter(None, map(rings, facts)):
-            self._drive.waits.ring(topic)
-        if self._letterbox.cancelled:
-            self._drive.stop(Cancelled())
+        for topic in filter(None, map(rings, entries)):
+            self._execution.waits.ring(topic)
+        if self._mailbox.cancelled:
+            self._execution.stop(Cancelled())
 
     async def _letters(self) -> list[Mail]:
-        """What has not been read yet."""
+        """Reads the unread mail."""
         return await self._asked(
-            lambda: self.desk.store.post.read(self.grant.job_id, after=self._pen.mail_seen)
+            lambda: self.config.store.post.read(self.grant.job_id, after=self._writer.mail_seen)
         )
 
     async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What the store says, as soon as it can be asked."""
+        """Asks the store; while it is unavailable, again after a pause."""
         while True:
             try:
                 return await ask()
@@ -513,36 +522,40 @@ class JobRun:
                 await rest(AGAIN_S)
 
     def _still_holds(self, entry: PendingEvent) -> bool:
-        """After a cancel nothing fires, waits or completes any more, and after news nobody goes to sleep; what was
-        learnt is still written."""
+        """Whether a pending event is still written after mail was read. After a cancel, no event that fires, waits or
+        completes is; after other mail, none that suspends. Outcomes that are known are always written."""
         if self._news and isinstance(entry.event, JobWaiting):
             return False
-        if not self._letterbox.cancelled or isinstance(entry.event, JobCancellation):
+        if not self._mailbox.cancelled or isinstance(entry.event, JobCancellation):
             return True
         if isinstance(entry.event, ChildStarted):
-            self._history.children.pop(entry.event.child_job_id, None)  # it never was: nobody can cancel it
-        # Letters go to children, and one of them may be withdrawn here; those that are there hear of the end anyway.
+            self._history.children.pop(
+                entry.event.child_job_id, None
+            )  # it was never started: no cancel for it
+        # Letters of an append go to children, one of whom may be withdrawn here; existing children get the cancel at
+        # the end.
         return not entry.guarded and not entry.extras.letters
 
     def _lost(self, error: HoldfastError) -> None:
         if self._outlet is not None:
             self._outlet.close()
-        if self._drive is not None:
-            self._drive.stop(Lost(str(error)))
+        if self._execution is not None:
+            self._execution.stop(Lost(str(error)))
 
 
 class StoreTime:
-    """The store's time, kept by this host's ticks since the claim. What one run writes down another compares: when to
-    wake up, when nobody can be sending any more, how old a key is. Hosts differ about the time; there is one store.
+    """Store time, measured by this host's ticks since the claim. Times that one run writes are compared by another:
+    when to wake up, when no old worker can be sending any more, how old a key is. Host clocks differ; there is one
+    store.
 
-    It counts from when the claim was answered, so it is never ahead; it is behind by at most as long as the claim took.
+    It counts from the reply to the claim, so it is never ahead; it is behind by at most the duration of the claim.
     """
 
     def __init__(self, clock: Clock, claimed_at: int, tick: int) -> None:
         self._clock = clock
         self._tick_us = clock.tick_us
         self._ahead_us = claimed_at - tick
-        """How far the store's time is ahead of the ticks."""
+        """How far store time is ahead of the ticks."""
 
     def wall_us(self) -> int:
         return self._ahead_us + self._tick_us()

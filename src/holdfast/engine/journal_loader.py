@@ -1,11 +1,12 @@
 """Journal loader: reads the journal of a claimed job from its last checkpoint on, checks each event and replays it.
 
-    whole       1 2 3 … n                       no checkpoint yet, or a short journal, or one that carries nothing
+    whole       1 2 3 … n                       no checkpoint yet, or a short journal, or a checkpoint without snapshot
     shortened   1    c-1  c  c+1 … n            c is the last checkpoint
 
-Every fact that is used hangs on the head that the claim names. The links from c-1 to n are computed again and must end
-there. What counts of the facts between is in c, and so is the digest of the first one. So it takes as much to slip a
-change in as it did when everything was read; `verify` reads everything, and finds a change in what nobody uses as well.
+Every event that is used is linked to the head that the claim names. The hash links from c-1 to n are computed again
+and must end there. What matters of the events between is in c, and so is the digest of the first event. So a change to
+an event that is used is detected as surely as if the whole journal were read; `verify` reads the whole journal, and
+also finds changes to events that are not used.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from holdfast.store.ports.journal import Journal
 
 
 async def load_journal(journal: Journal, grant: Grant, short: int) -> list[SealedEvent]:
-    """What a run of this job has to know; all of it, of a journal that is short. One event more than there should be:
-    if it is there, somebody else has written it."""
+    """Reads the events that a run of this job needs; all of them, if the journal is short. Asks for one event more
+    than the head names: if it exists, another holder has written it."""
     limit = grant.head_seq + 1
     if grant.head_seq > short:
         sealed = await journal.since_commit(grant.job_id, limit=limit)
@@ -39,7 +40,8 @@ async def load_journal(journal: Journal, grant: Grant, short: int) -> list[Seale
 def replay_events(
     job_id: str, sealed: Sequence[SealedEvent], history: History
 ) -> tuple[job_state.JobState, Event | None]:
-    """The job, and its first fact; the history knows what is recorded. Broken, if the journal says what cannot be."""
+    """Replays the events into the history. Returns the job's state and its first event. Broken, if the journal is not
+    consistent."""
     if not sealed:
         return job_state.JobState(), None
     first, job, head = sealed[0], job_state.JobState(), EMPTY
@@ -51,10 +53,10 @@ def replay_events(
         sealed = sealed[2:]
     step, take = job_state.step, history.take
     try:
-        for one, event in unseal_all(job_id, sealed, head):
+        for sealed_event, event in unseal_all(job_id, sealed, head):
             created = event if created is None else created
-            step(job, one.seq, one.fence, event)
-            take(one.seq, event, one.at)
+            step(job, sealed_event.seq, sealed_event.fence, event)
+            take(sealed_event.seq, event, sealed_event.at)
     except job_state.Ungrammatical as error:
         msg = f"the journal of job {job_id} is not consistent: {error}"
         raise Broken(msg) from error
@@ -69,19 +71,19 @@ def _is_whole(sealed: Sequence[SealedEvent]) -> bool:
 def _shortened(
     job_id: str, sealed: Sequence[SealedEvent], history: History
 ) -> tuple[job_state.JobState, Head]:
-    """Everything before the checkpoint, as the checkpoint has it, and the link that it hangs on."""
-    found = _commit(sealed)
-    if found is None or found[1].origin != history.origin:
+    """The state before the checkpoint, restored from the checkpoint, and the head that it links to."""
+    checkpoint = _commit(sealed)
+    if checkpoint is None or checkpoint[1].origin != history.origin:
         msg = f"the journal of job {job_id} cannot be read from its last checkpoint on"
         raise Broken(msg)
-    commit, carried = found
+    commit, carried = checkpoint
     carry(carried, history)
     before, at = sealed[1], sealed[2]
     return job_state.restore_job_state(at.seq, at.fence, commit, carried), Head(before.seq, before.hash)
 
 
 def _commit(sealed: Sequence[SealedEvent]) -> tuple[CheckpointSaved, Carried] | None:
-    """The checkpoint that a shortened journal begins with, and what it carries; None: the whole one is needed."""
+    """The checkpoint at the beginning of a shortened journal, and its snapshot; None: the whole journal is needed."""
     if len(sealed) < 3 or sealed[2].type != CheckpointSaved.type:
         return None
     event = unseal(sealed[2])

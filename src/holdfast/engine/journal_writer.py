@@ -1,17 +1,18 @@
-"""Journal writer: takes the events of one job at once, and hands them to the group commit as appends.
+"""Journal writer: queues the events of one job, and hands them to the group commit as appends.
 
-`record` never waits. It gives a fact its place and its job time and returns; whoever must not go on before the fact is
-on disk waits for `durable`. Facts are sealed (numbered, chained) only when the committer takes them, all that are there
-in one append. So a chain of reads costs no waits, and what meets on the way to the disk shares the trip.
+`record` never waits. It gives an event its place and its job time and returns; a caller that must not continue before
+the event is on disk waits for `durable`. Events are sealed (numbered, chained) only when the group commit takes them,
+all queued ones in one append. So a chain of reads costs no waits, and events that are queued together share a commit.
 
 An append that was sent is kept until its outcome is known, byte for byte: after a lost reply the same bytes are sent
 again, and the store recognises them. Four outcomes:
 
-    a head          the facts are durable
-    MailWaiting     somebody wrote to the job, and one of the facts may not pass that unread (it fires, waits or ends).
-                    Nothing was written: the facts go back, and the reader of the mail decides which of them still hold
-    Unavailable     nothing is known to be wrong with the append: the same again, a little later
-    anything else   the job is not ours any more, or worse: nothing is written ever again, and whoever waits is told
+    a head          the events are durable
+    MailWaiting     the job has unread mail, and one of the events (it fires, waits or ends) must not be written before
+                    it is read. Nothing was written: the events are queued again, and the mailbox reader decides which
+                    of them are still written
+    Unavailable     the append may be valid: the same append is sent again, a little later
+    other errors    the lease is lost, or worse: nothing more is written, and callers that wait get the error
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from holdfast.store.clock import Clock
 
 
 class PendingEvent(msgspec.Struct, frozen=True, eq=False):
-    """A fact on its way, and what is written beside it. `guarded`: it may not be written past unread mail."""
+    """An event that is not written yet, and what its append carries. `guarded`: it must not be written while mail is
+    unread."""
 
     order: int
     event: Event
@@ -49,19 +51,19 @@ class PendingEvent(msgspec.Struct, frozen=True, eq=False):
 
 
 class Courier(Protocol):
-    """Takes appends to the store."""
+    """Takes appends to the store. `group_commit.GroupCommit` implements it."""
 
-    def wake(self, pen: JournalWriter) -> None:
-        """This pen has something to send, soon."""
+    def wake(self, writer: JournalWriter) -> None:
+        """This writer has events to send, soon."""
         ...
 
-    def hurry(self, pen: JournalWriter) -> None:
-        """Somebody waits for what this pen has to send."""
+    def hurry(self, writer: JournalWriter) -> None:
+        """A caller waits for the events of this writer."""
         ...
 
 
 class JournalWriter:
-    """Writes one job's journal, as long as the job is held."""
+    """Writes the journal of one job while the job is held."""
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class JournalWriter:
         self.lost: HoldfastError | None = None
         self.clock = clock
         self.last_at = last_at
-        """Job time of the last fact: no later one is before it."""
+        """Job time of the last event: no later event is before it."""
         self._courier = courier
         self._on_mail = on_mail
         self._on_loss = on_loss
@@ -93,14 +95,14 @@ class JournalWriter:
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def resume(self, clock: Clock, last_at: int = 0) -> None:
-        """Facts go on in this time, and none is before the last one."""
+        """Continues with this clock; no event is before `last_at`."""
         self.clock, self.last_at = clock, last_at
 
     def mark_read(self, mail_seq: int) -> None:
-        """The mail up to here is known, and has left its facts in the journal or needs none."""
+        """Marks the mail up to here as read: its events are in the journal, or it needs none."""
         self.mail_seen = mail_seq
 
-    # ── in ────────────────────────────────────────────────────────────────────────────────────────
+    # ── recording ─────────────────────────────────────────────────────────────────────────────────
 
     def record(
         self,
@@ -114,10 +116,11 @@ class JournalWriter:
         body: bytes | None = None,
         at: int | None = None,
     ) -> Stamp:
-        """The fact's place in the order of all facts of this job; it will be durable after all before it."""
+        """Queues the event. Returns its place in the order of the job's events; it becomes durable after all before
+        it."""
         if self.lost is not None:
             raise self.lost
-        # As `reserve` has it, written out: every fact passes here.
+        # The code of `reserve`, written out for speed: every event passes here.
         self._order = order = self._order + 1
         if at is None:
             at = self.clock.wall_us()
@@ -131,7 +134,7 @@ class JournalWriter:
         return Stamp(order, at)
 
     def reserve(self, at: int | None = None) -> Stamp:
-        """The next place in the order, and its job time: now, unless it is said."""
+        """Reserves the next place in the order, with its job time: `at`, or now."""
         self._order += 1
         if at is None:
             at = self.clock.wall_us()
@@ -139,7 +142,7 @@ class JournalWriter:
         return Stamp(self._order, self.last_at)
 
     async def durable(self) -> None:
-        """Everything recorded so far is on disk; or the error that says why it never will be."""
+        """Waits until everything recorded so far is on disk; or raises the error why it never will be."""
         if self.lost is not None:
             raise self.lost
         if self._durable >= self._order:
@@ -152,10 +155,10 @@ class JournalWriter:
         self._waiters.append((self._order, future))
         await future
 
-    # ── out ───────────────────────────────────────────────────────────────────────────────────────
+    # ── sending ───────────────────────────────────────────────────────────────────────────────────
 
     def take(self) -> Append | None:
-        """The next append: the one whose outcome is not known, or all facts that are there."""
+        """The next append: the one whose outcome is not known yet, or all queued events."""
         if self.lost is not None or self._reading:
             return None
         if self._sent is None and self._entries:
@@ -180,8 +183,8 @@ class JournalWriter:
             return self._half()
 
     def _half(self) -> Append:
-        """Half of the facts that together were too many bytes, and half of that, until it fits. One that does not fit
-        alone is whoever's error that said it."""
+        """Halves an append that is too large until it fits. An event that does not fit alone is an error of the code
+        that recorded it."""
         while True:
             half = len(self._sent_entries) // 2
             self._entries.extendleft(reversed(self._sent_entries[half:]))
@@ -193,20 +196,20 @@ class JournalWriter:
                     raise
 
     def _next_entries(self) -> list[PendingEvent]:
-        """As many as fit in one append; one that moves the job is the last of it."""
-        taken: list[PendingEvent] = []
-        while self._entries and len(taken) < EVENTS_PER_APPEND_MAX:
-            taken.append(self._entries.popleft())
-            if taken[-1].move is not None:
+        """As many events as fit in one append; an event that moves the job is the last of it."""
+        entries: list[PendingEvent] = []
+        while self._entries and len(entries) < EVENTS_PER_APPEND_MAX:
+            entries.append(self._entries.popleft())
+            if entries[-1].move is not None:
                 break
-        return taken
+        return entries
 
     def _sealed(self, entries: Sequence[PendingEvent]) -> Append:
         times = [entry.at for entry in entries]
-        if times != sorted(times):  # the last word of a hold may stand behind mail that came after it
+        if times != sorted(times):  # the last event of a hold may follow mail that is younger
             times = list(itertools.accumulate(times, max))
         rows: list[CallRow] = []
-        beside: list[Extras] = []
+        extras: list[Extras] = []
         guarded = progress = False
         for nth, entry in enumerate(entries):
             if entry.guarded:
@@ -216,7 +219,7 @@ class JournalWriter:
             if entry.row is not None:
                 rows.append(_placed(entry.row, self.holder.head.seq + nth + 1, times[nth]))
             if entry.extras is not NOTHING:
-                beside.append(entry.extras)
+                extras.append(entry.extras)
         return append_of(
             self.holder,
             [entry.event for entry in entries],
@@ -225,11 +228,11 @@ class JournalWriter:
             mail_seen=self.mail_seen if guarded else None,
             move=entries[-1].move,
             progress=progress,
-            extras=_together([Extras(calls=tuple(rows)), *beside]) if rows or beside else NOTHING,
+            extras=_together([Extras(calls=tuple(rows)), *extras]) if rows or extras else NOTHING,
         )
 
     def settle(self, outcome: Head | HoldfastError) -> bool:
-        """What came of the append that was sent. True: there is more to send."""
+        """Applies the outcome of the append that was sent. True: there is more to send."""
         assert self._sent is not None
         if isinstance(outcome, Head):
             self.holder = msgspec.structs.replace(self.holder, head=outcome)
@@ -253,11 +256,11 @@ class JournalWriter:
             if not future.done():
                 future.set_result(None)
 
-    # ── mail and the end ──────────────────────────────────────────────────────────────────────────
+    # ── mail, and the end of the hold ─────────────────────────────────────────────────────────────
 
     def hold_for_mail(self) -> bool:
-        """Nothing is sent until the mail has been read. False: it is being read, or will be once what was sent is
-        settled."""
+        """Sends nothing until the mail has been read. False: it is already being read, or will be when the append that
+        was sent is settled."""
         self._mail_hinted = self._sent is not None
         if self._reading or self._mail_hinted or self.lost is not None:
             return False
@@ -265,14 +268,14 @@ class JournalWriter:
         return True
 
     def mail_read(
-        self, mail_seq: int, facts: Sequence[PendingEvent], keep: Callable[[PendingEvent], bool]
+        self, mail_seq: int, entries: Sequence[PendingEvent], keep: Callable[[PendingEvent], bool]
     ) -> None:
-        """The mail up to here is known. Its facts follow those that still hold, in the order they were learnt; only
-        one that ends the hold stays last."""
+        """Ends `hold_for_mail`: the mail up to here is read. Its events follow the queued events that `keep` accepts,
+        in the order of their recording; only an event that ends the hold stays last."""
         dropped = {entry.order for entry in self._entries if not keep(entry)}
-        kept = [entry for entry in self._entries if entry.order not in dropped]
-        last = [kept.pop()] if kept and kept[-1].move is not None else []
-        self._entries = deque([*kept, *facts, *last])
+        remaining = [entry for entry in self._entries if entry.order not in dropped]
+        last = [remaining.pop()] if remaining and remaining[-1].move is not None else []
+        self._entries = deque([*remaining, *entries, *last])
         if dropped:
             self._withdraw(min(dropped))
         self.mail_seen = mail_seq
@@ -283,14 +286,15 @@ class JournalWriter:
             self._arrived(self._order)
 
     def _withdraw(self, order: int) -> None:
-        """Whoever waits for a fact that is not written hears so: an intent that is not there must not fire."""
+        """Raises Withdrawn for callers that wait for an event which is not written: a call without its intent must not
+        fire."""
         for place, future in self._waiters:
             if place >= order and not future.done():
                 future.set_exception(Withdrawn("the job was cancelled before this was written"))
         self._waiters = deque(waiter for waiter in self._waiters if waiter[0] < order)
 
     def give_up(self, error: HoldfastError) -> None:
-        """Nothing more is written; whoever waits hears why."""
+        """Writes nothing more; callers that wait get the error."""
         if self.lost is not None:
             return
         self.lost = error
@@ -303,7 +307,7 @@ class JournalWriter:
 
 
 def _placed(row: CallRow, seq: int, at: int) -> CallRow:
-    """The ledger row with the place and time of its fact."""
+    """The ledger row with the place and time of its event."""
     if row.status in SETTLED:
         return msgspec.structs.replace(row, result_seq=seq, settled_at=at)
     return msgspec.structs.replace(row, intent_seq=seq, prepared_at=at)
@@ -315,7 +319,7 @@ def _together(parts: Sequence[Extras]) -> Extras:
         return NOTHING
 
     def all_of(name: str) -> tuple[Any, ...]:
-        return tuple(one for part in parts for one in getattr(part, name))
+        return tuple(item for part in parts for item in getattr(part, name))
 
     turns = [part.turn for part in parts if part.turn is not None]
     assert len(turns) <= 1, "one turn, one append"
@@ -332,14 +336,14 @@ def _together(parts: Sequence[Extras]) -> Extras:
 
 
 class Stamp(msgspec.Struct, frozen=True, gc=False):
-    """A fact's place in the order of the job's facts, and its job time."""
+    """An event's place in the order of the job's events, and its job time."""
 
     seq: int
     at: int
 
 
 class Recorder(Protocol):
-    """Where a run's facts go. They are in order at once, and durable soon."""
+    """Receives the events of a run. They are in order at once, and durable soon."""
 
     def record(
         self,
@@ -352,10 +356,10 @@ class Recorder(Protocol):
         body: bytes | None = None,
         at: int | None = None,
     ) -> Stamp:
-        """The event is in the journal or will be, after all before it. `body`: as `chain` writes it, where it is known
+        """Records the event after all before it. `body`: its bytes as `hash_chain` writes them, where they are known
         already. `at`: its job time, if that is not now; job time does not go back."""
         ...
 
     async def durable(self) -> None:
-        """Everything recorded so far is on disk."""
+        """Waits until everything recorded so far is on disk."""
         ...

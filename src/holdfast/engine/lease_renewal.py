@@ -1,4 +1,4 @@
-"""Lease renewal: one lease per worker, kept by beats, for all the jobs that it drives.
+"""Lease renewal: one lease per worker, kept by beats, for all the jobs that it runs.
 
 The problem
     A worker that is gone must lose its jobs soon; one that is merely busy must keep them. Leases per job, renewed by
@@ -8,17 +8,17 @@ The problem
 The method
     A worker has one row. Every few seconds it changes a number in it, the beat, and reads the rows of the others in the
     same round trip. A row that has not changed for the lease time, on the observer's monotonic clock, is declared
-    expired by compare-and-set, and its jobs are claimable (`model.worker_lease`). Beats come from a thread with a
-    connection of its own (`worker.renewal_thread`), or from a task of the loop where time is virtual.
+    expired by compare-and-set, and its jobs are claimable (`model.worker_lease`). Beats come from a thread with its own
+    connection (`worker.renewal_thread`), or from a task of the loop where time is virtual.
 
 What could go wrong
-    The worker is frozen over its lease: others have declared it expired. Its next beat finds no row; it takes a new
-    lease, and of its jobs it keeps those that no other worker has claimed. The rest are lost: their runs end, and what
-    they would write is refused by their fences.
-    A run ends without having given its job back (its journal cannot be read, the store was away): its job gets a lease
-    of its own, for the lease time, with the next beat.
-    The store is away: a beat fails, and nothing is started any more when the last successful beat is older than the
-    lease less a margin. The count runs from *before* the store was asked, on the clock that does not jump.
+    The worker is frozen for longer than its lease: others have declared it expired. Its next beat finds no row; it
+    takes a new lease, and keeps those of its jobs that no other worker has claimed. The rest are lost: their runs end,
+    and the store rejects their writes by their fences.
+    A run ends without having released its job (its journal cannot be read, the store was unavailable): with the next
+    beat its job gets its own lease, for the lease time.
+    The store is unavailable: a beat fails, and no call is started any more when the last successful beat is older than
+    the lease less a margin. The time counts from *before* the request to the store, on the monotonic clock.
     Another process has taken the worker's name: this one has lost everything and claims nothing any more.
 """
 
@@ -40,28 +40,28 @@ from holdfast.store.ports.leases import Beat, Held, Leases
 
 
 class HeldJobs(Protocol):
-    """A run as the renewal of its lease sees it."""
+    """A run, as the renewal of its lease sees it."""
 
     @property
     def held(self) -> Held: ...
 
     def lose(self, error: Fenced) -> None:
-        """The job belongs to another worker."""
+        """Called when the job belongs to another worker."""
         ...
 
 
 Deliver = Callable[[Callable[[], None]], None]
-"""Calls a function on the loop that drives the jobs."""
+"""Calls a function on the loop that runs the jobs."""
 
 
 def _call(function: Callable[[], None]) -> None:
-    """On that loop itself nothing has to be delivered."""
+    """Delivery on that loop itself: a plain call."""
     function()
 
 
 class LeaseRenewal:
-    """Keeps the lease of one worker. All methods but `beat` are called on the loop that drives the jobs; `beat` may run
-    on another thread, with a store of its own."""
+    """Keeps the lease of one worker. All methods but `beat` are called on the loop that runs the jobs; `beat` may run
+    on another thread, with its own store."""
 
     def __init__(
         self,
@@ -76,7 +76,8 @@ class LeaseRenewal:
         self.ttl_us = ttl_us
         self.every_us = ttl_us * RENEW_EVERY_US // LEASE_TTL_US
         self.has_started = False
-        """Whether the worker has had a lease. The first is taken on the loop that drives the jobs, others by beats."""
+        """Whether the worker has had a lease. The first is taken on the loop that runs the jobs, later
+        ones by beats."""
         self.is_replaced = False
         """Whether another process has taken this worker's name."""
         self._clock = clock
@@ -94,11 +95,11 @@ class LeaseRenewal:
 
     @property
     def incarnation(self) -> str | None:
-        """Of the lease that this worker has; None before the first."""
+        """The incarnation of the current lease; None before the first."""
         return self._lease.incarnation or None
 
     def keep(self, run: HeldJobs) -> None:
-        """The lease covers this run from now on."""
+        """Adds a run to those that the lease covers."""
         with self._guard:
             self._runs[run.held.job_id] = run
 
@@ -108,8 +109,8 @@ class LeaseRenewal:
                 del self._runs[run.held.job_id]
 
     def abandon(self, run: HeldJobs) -> None:
-        """The run has ended and has not given its job back, which no run of this process goes on with: after the lease
-        time others may claim it."""
+        """Called for a run that has ended without releasing its job: no run of this process continues it, and after
+        the lease time other workers may claim it."""
         self.let_go(run)
         with self._guard:
             self._abandoned.append(run.held)
@@ -130,21 +131,20 @@ class LeaseRenewal:
         )
 
     async def start(self, leases: Leases) -> tuple[WorkerLease, ...]:
-        """The worker has a lease, a new one; says which others there are. Unavailable, if the store is away."""
+        """Takes a new lease. Returns the leases of the other workers. Unavailable, if the store is."""
         lease = msgspec.structs.replace(self._lease, incarnation=self._new_incarnation(), beat=1)
         asked_at = self._clock.tick_us()
-        self._lease = (
-            lease  # also if the reply is lost: the next beat then finds our own row, not another process's
-        )
+        # Before the reply: if that is lost, the next beat finds this lease, not another process's.
+        self._lease = lease
         beat = await leases.start(lease)
         self._beat_at, self.has_started = asked_at, True
         await self._observe(leases, beat, asked_at)
         return beat.others
 
     async def beat(self, leases: Leases, deliver: Deliver = _call) -> tuple[WorkerLease, ...] | None:
-        """The lease is renewed, or taken anew; leases of others that have expired are declared so. Says which others
-        there are; None, if the store is away and is asked again next time. Another thread says by `deliver` how runs
-        learn on their loop that they are lost."""
+        """Renews the lease, or takes a new one; declares expired leases of others as expired. Returns the leases of
+        the others; None, if the store is unavailable, and the next beat tries again. On another thread, `deliver`
+        calls back on the loop of the runs that are lost."""
         async with self._beating:
             return await self._beat(leases, deliver)
 
@@ -153,7 +153,7 @@ class LeaseRenewal:
             return ()
         asked_at = self._clock.tick_us()
         lease = msgspec.structs.replace(self._lease, beat=self._lease.beat + 1)
-        self._lease = lease  # also if the reply is lost: a beat that is sent again must differ
+        self._lease = lease  # before the reply: a beat after a lost reply must differ
         try:
             beat = await leases.beat(lease)
             if beat.mine is None:
@@ -178,8 +178,8 @@ class LeaseRenewal:
             self._observer.forget(lease.worker)
 
     async def _let_run_out(self, leases: Leases) -> None:
-        """Jobs that were abandoned get a lease of their own, which ends by itself: not at once, so that a job which
-        no worker can drive is not claimed again and again."""
+        """Gives abandoned jobs their own lease, which ends by itself: not at once, so that a job which no worker can
+        run is not claimed again and again."""
         with self._guard:
             abandoned = list(self._abandoned)
         if abandoned:
@@ -188,14 +188,16 @@ class LeaseRenewal:
                 del self._abandoned[: len(abandoned)]
 
     async def renew_runs(self, leases: Leases, deliver: Deliver = _call) -> None:
-        """After its lease was declared expired the worker keeps the jobs that no other has claimed, and loses the rest.
-        Jobs that were granted while it took a new lease are renewed as well."""
+        """Renews the jobs of a worker whose lease was declared expired: it keeps those that no other worker has
+        claimed, and loses the rest. Jobs that were granted while it took a new lease are renewed as well."""
         with self._guard:
             runs = dict(self._runs)
         if not runs:
             return
-        kept = await leases.renew([run.held for run in runs.values()], UNTIL_EXPIRED_US)
-        self._lose({job_id: run for job_id, run in runs.items() if job_id not in kept}, "was lost", deliver)
+        renewed = await leases.renew([run.held for run in runs.values()], UNTIL_EXPIRED_US)
+        self._lose(
+            {job_id: run for job_id, run in runs.items() if job_id not in renewed}, "was lost", deliver
+        )
 
     def _give_up(self, deliver: Deliver) -> None:
         self.is_replaced = True
@@ -217,12 +219,12 @@ class LeaseRenewal:
         expiry = self._observer.next_expiry()
         if expiry is None:
             return self.every_us
-        # Not at once: an expiry that the store refused is tried again, and the store may be away.
+        # Not at once: an expiry that the store rejected is tried again, and the store may be unavailable.
         return min(self.every_us, max(self.every_us // 20, expiry - self._clock.tick_us()))
 
     async def keep_on(self, leases: Leases, stop: asyncio.Event) -> None:
-        """Beats at their times on this loop, until `stop` is set: for a store in memory, which no other process shares,
-        and where time is virtual, which no other thread can wait for. All other workers beat from `RenewalThread`."""
+        """Beats on this loop, until `stop` is set: for a store in memory, which no other process shares, and where
+        time is virtual, for which no other thread can wait. All other workers beat from `RenewalThread`."""
         while not stop.is_set():
             try:
                 async with asyncio.timeout(self.next_beat_us() / 1_000_000):
@@ -231,12 +233,12 @@ class LeaseRenewal:
                 await self.beat(leases)
 
     async def release(self, leases: Leases) -> None:
-        """The lease is over, and its jobs are claimable at once. The next beat takes a new one."""
+        """Ends the lease; its jobs are claimable at once. The next beat takes a new one."""
         if self.incarnation is not None and not self.is_replaced:
             self._beat_at = None
             await leases.expire(self._lease.worker, self._lease.incarnation)
 
     async def close(self, leases: Leases) -> None:
-        """The worker has no lease any more, and takes none. Jobs that it still held are claimable at once."""
+        """Ends the lease for good. Jobs that the worker still held are claimable at once."""
         self._closed = True
         await self.release(leases)

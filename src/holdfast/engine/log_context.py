@@ -1,6 +1,6 @@
-"""What the code that runs here belongs to, for whoever writes it beside a line of a log. Nothing is decided by it.
+"""Log context: the job or request that the running code belongs to, for lines of the log. No decision depends on it.
 
-A task inherits it from the task that started it, so it is true in a job's own code, too.
+A task inherits it from the task that started it, so it is also set in a job's own code.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _ABOUT: Final[contextvars.ContextVar[Mapping[str, str | int]]] = contextvars.Con
 
 
 def get_context() -> Mapping[str, str | int]:
-    """What is known: `job_id` and `fence` inside a run, `request_id` inside a request."""
+    """The current context: `job_id` and `fence` inside a run, `request_id` inside a request."""
     return _ABOUT.get()
 
 
 @contextmanager
 def about(**names: str | int) -> Iterator[None]:
-    """In the block, lines of the log are about these as well."""
+    """Adds these to the context of log lines in the block."""
     token = _ABOUT.set({**_ABOUT.get(), **names})
     try:
         yield

@@ -1,4 +1,4 @@
-"""Waiting in the loop's own time, which a simulation decides."""
+"""Sleep in the loop's own time, which a simulation controls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 async def rest(seconds: float) -> None:
-    """So much of the loop's time has passed."""
+    """Waits for this much of the loop's time."""
     loop = asyncio.get_running_loop()
     over = loop.create_future()
     timer = loop.call_later(seconds, _end, over)
@@ -17,6 +17,6 @@ async def rest(seconds: float) -> None:
 
 
 def _end(over: asyncio.Future[None]) -> None:
-    """Whoever waited may have been cancelled in this very pass of the loop."""
+    """The waiting task may have been cancelled in this very pass of the loop."""
     if not over.done():
         over.set_result(None)

@@ -1,9 +1,8 @@
-"""What others say to a job, made into facts of its journal.
+"""Mailbox: messages from others to a job, recorded as events of its journal.
 
-Only the holder writes a journal; everybody else sends a letter. Here each kind of letter becomes the fact it stands
-for, or nothing, if it says nothing any more: a second word on a call that is settled, an approval that was asked for
-with other arguments or is over, a letter that cannot be read. A fact names the letter it came from, so none counts
-twice.
+Only the holder writes a journal; other processes send mail. Here each kind of message becomes its event, or none, if it
+no longer applies: a second decision on a call that is settled, an approval that was requested with other arguments or
+has expired, a message that cannot be read. An event names the message it came from, so none counts twice.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from holdfast.model.states import MailKind
 
 
 class MailboxCommand(msgspec.Struct, frozen=True):
-    """What a person says about an uncertain call."""
+    """A person's decision on an uncertain call."""
 
     step_key: str
     decision: str
@@ -49,7 +48,7 @@ class MailboxCommand(msgspec.Struct, frozen=True):
 
 
 class ApprovalAnswer(msgspec.Struct, frozen=True):
-    """What a person says to a question for approval."""
+    """A person's decision on a request for approval."""
 
     approval_id: str
     decision: str
@@ -57,7 +56,7 @@ class ApprovalAnswer(msgspec.Struct, frozen=True):
 
 
 class News(msgspec.Struct, frozen=True):
-    """What a child says when it ends."""
+    """Message of a child to its parent when the child ends."""
 
     step_key: str
     child_job_id: str
@@ -67,7 +66,7 @@ class News(msgspec.Struct, frozen=True):
 
 
 class Grown(msgspec.Struct, frozen=True):
-    """What a person says about a budget: limits that it has at least from now on, in exact units."""
+    """A person's raise of a budget: limits that it has at least from now on, in exact units."""
 
     budget_id: str
     limits: dict[Limit, Annotated[int, msgspec.Meta(ge=0, le=INTEGER_MAX)]]
@@ -75,14 +74,14 @@ class Grown(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What a person says about a job that is held: go on, and perhaps that the report of a parked job is accepted."""
+    """A person's decision on a job that is held: continue, and perhaps accept the report of a parked job."""
 
     choice: str = "continue"
     why: str = ""
 
 
 class MailboxReader:
-    """The letters of one claimed job. `reserve` gives each fact its place among the job's facts."""
+    """Reads the mail of one claimed job. `reserve` gives each event its place among the job's events."""
 
     def __init__(
         self, namespace: str, job_id: str, fence: int, history: History, reserve: Callable[[], Stamp]
@@ -105,19 +104,19 @@ class MailboxReader:
         }
 
     def facts(self, letters: Iterable[Mail]) -> list[PendingEvent]:
-        """What these letters amount to, in their order; the history knows it already."""
-        found = []
+        """The events of these messages, in their order; the history already includes them."""
+        entries = []
         for letter in letters:
             read = self._reading.get(letter.kind)
             try:
                 entry = None if read is None else read(letter)
             except msgspec.ValidationError:
-                continue  # whoever wrote it was told what a letter looks like; the job is not harmed by it
+                continue  # the sender violated the format; the job ignores the message
             if entry is not None:
                 self._history.take(entry.order, entry.event, entry.at)
                 self._history.heard = max(self._history.heard, letter.mail_seq)
-                found.append(entry)
-        return found
+                entries.append(entry)
+        return entries
 
     def _entry(self, event: Event, row: CallRow | None = None, extras: Extras = NOTHING) -> PendingEvent:
         stamp = self._reserve()
@@ -132,27 +131,27 @@ class MailboxReader:
         return self._entry(SignalReceived(letter.name, letter.mail_seq, letter.body))
 
     def _reconcile(self, letter: Mail) -> PendingEvent | None:
-        word = msgspec.convert(letter.body, MailboxCommand)
-        call = self._history.uncertain(word.step_key, word.generation)
-        if call is None or word.decision not in DECIDED:
+        command = msgspec.convert(letter.body, MailboxCommand)
+        call = self._history.uncertain(command.step_key, command.generation)
+        if call is None or command.decision not in DECIDED:
             return None
         event = ToolReconciled(
-            word.step_key,
-            word.decision,
+            command.step_key,
+            command.decision,
             by=letter.sender,
-            why=word.why,
-            generation=word.generation,
-            result=word.result,
+            why=command.why,
+            generation=command.generation,
+            result=command.result,
             mail_seq=letter.mail_seq,
         )
-        return self._entry(event, self._row(call, DECIDED[word.decision]))
+        return self._entry(event, self._row(call, DECIDED[command.decision]))
 
     def _approval(self, letter: Mail) -> PendingEvent | None:
         answer = msgspec.convert(letter.body, ApprovalAnswer)
-        asked = self._history.approvals.get(answer.approval_id)
-        if asked is None or asked.decision is not None or answer.decision not in {APPROVED, DENIED}:
+        approval = self._history.approvals.get(answer.approval_id)
+        if approval is None or approval.decision is not None or answer.decision not in {APPROVED, DENIED}:
             return None
-        if letter.sent_at >= asked.expires_at:
+        if letter.sent_at >= approval.expires_at:
             return None
         event = ApprovalDecided(
             answer.approval_id, answer.decision, letter.sender, answer.why, letter.mail_seq
@@ -174,7 +173,7 @@ class MailboxReader:
         return self._entry(event)
 
     def _budget(self, letter: Mail) -> PendingEvent | None:
-        """The account grows with the fact that says so. A job raises only what counts for it."""
+        """Raises the account in the append that records the raise. A job accepts raises of its own budgets only."""
         grown = msgspec.convert(letter.body, Grown)
         if grown.budget_id not in self._history.budgets:
             return None
@@ -183,7 +182,7 @@ class MailboxReader:
         return self._entry(event, extras=Extras(raises=raises))
 
     def _resume(self, letter: Mail) -> None:
-        """Not a fact among others: the claim ends with it, and the next one starts over."""
+        """Restarts a held job. Not an event in between: the claim ends with it, and the next claim starts over."""
         choice = msgspec.convert(letter.body or {}, Choice)
         self.requeued = JobRequeued(
             why=choice.why,
@@ -193,7 +192,7 @@ class MailboxReader:
         )
 
     def _row(self, call: Recorded, status: CallStatus) -> CallRow:
-        """The ledger row of a call as it is from now on."""
+        """The ledger row of a call after the decision."""
         return CallRow(
             tool_call_id=call_id(self._job_id, call.step_key, call.generation),
             job_id=self._job_id,
@@ -213,7 +212,7 @@ class MailboxReader:
 
 
 def rings(entry: PendingEvent) -> str | None:
-    """Whom a fact concerns that may be waiting for it."""
+    """The topic of the waits that an event may end."""
     match entry.event:
         case SignalReceived(name=name):
             return topic(name)

@@ -1,6 +1,6 @@
 """Orphan tasks: tasks of job code that still run when the agent's function has returned.
 
-The job is over then, and they are cancelled: what they had left to do is never done. That is rarely meant, so the log
+The job has ended then, and they are cancelled: their remaining work is never done. That is rarely intended, so the log
 names each such place of the code once per process.
 """
 
@@ -22,16 +22,16 @@ log = logging.getLogger("holdfast.tasks")
 
 
 def warn_about_orphans(job_id: str, tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Names the tasks that the function of a job has left behind. Those that it has cancelled are not among them."""
+    """Logs the tasks that the function of a job has left running. Tasks that it has cancelled are not reported."""
     for task in tasks:
         coroutine = task.get_coro()
         if task.done() or task.cancelling() or not inspect.iscoroutine(coroutine):
             continue
         if is_library_file(coroutine.cr_code.co_filename):
             continue
-        (found,) = format_waits({task})
-        name = found["task"]
-        place = next((line for line in reversed(found["stack"]) if not is_library_file(line)), "")
+        (report,) = format_waits({task})
+        name = report["task"]
+        place = next((line for line in reversed(report["stack"]) if not is_library_file(line)), "")
         if (name, place) in _named:
             continue
         if len(_named) < _PLACES_MAX:

@@ -1,8 +1,8 @@
-"""Questions to people: asked once, answered with a signal, and only by what fits.
+"""Questions to people: asked once, answered with a signal that must match a schema.
 
-The question is a fact, with what an answer looks like, so that whoever looks at the job sees what to say. The answer is
-a signal named after the question. What does not fit is refused where it is said; if it comes another way, it is taken
-and passed over, and the code hears nothing of it.
+The question is an event, with the schema of its answer, so that a person who inspects the job sees what to answer. The
+answer is a signal named after the question. The API rejects an answer that does not match; if one comes another way,
+it is taken and ignored, and the code does not get it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.model.states import WaitReason
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is asked, of whom, and what an answer looks like, as a JSON schema."""
+    """A question: its text, the person it is for, and the JSON schema of its answer."""
 
     text: str
     schema: Any
@@ -29,12 +29,12 @@ class Question(msgspec.Struct, frozen=True):
     timeout_us: int | None = None
 
 
-async def ask(drive: Execution, question: Question, fits: Callable[[Any], bool]) -> Any:
-    """The first answer that fits; TimeoutError, if none came in time since the code first came here."""
-    with drive.scope("ask"):
-        question_id, due_at = await _put(drive, question)
+async def ask(execution: Execution, question: Question, fits: Callable[[Any], bool]) -> Any:
+    """Returns the first answer that fits; TimeoutError, if none came in time since the code first called it."""
+    with execution.scope("ask"):
+        question_id, due_at = await _put(execution, question)
         try:
-            while not fits(answer := await _answer(drive, question_id, due_at)):
+            while not fits(answer := await _answer(execution, question_id, due_at)):
                 pass
         except TimeoutError:
             msg = f"no answer in time: {question.text}"
@@ -42,34 +42,34 @@ async def ask(drive: Execution, question: Question, fits: Callable[[Any], bool])
         return answer
 
 
-async def _put(drive: Execution, question: Question) -> tuple[str, int | None]:
-    """The question is a fact: as it was put the first time."""
-    key, digest = drive.place().scope.key("question"), digest_of(msgspec.to_builtins(question))
-    recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
+async def _put(execution: Execution, question: Question) -> tuple[str, int | None]:
+    """Records the question; in a replay it is the one of the first run."""
+    key, digest = execution.place().scope.key("question"), digest_of(msgspec.to_builtins(question))
+    recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
     if recorded is not None:
         return recorded.name, recorded.due_at
     event = QuestionAsked(
-        _question_id(drive, key),
+        _question_id(execution, key),
         key,
         question.text,
         question.schema,
         question.to,
-        None if question.timeout_us is None else drive.latest_us() + question.timeout_us,
+        None if question.timeout_us is None else execution.latest_us() + question.timeout_us,
         digest,
     )
-    drive.note(event)
+    execution.note(event)
     return event.question_id, event.due_at
 
 
-async def _answer(drive: Execution, question_id: str, due_at: int | None) -> Any:
-    """The next answer that came."""
-    key, digest = drive.place().scope.key("answer"), digest_of(question_id)
-    recorded = drive.history.find(key, digest) or await drive.adopt(key, digest)
-    if recorded is not None and recorded.settled and await drive.past(recorded):
+async def _answer(execution: Execution, question_id: str, due_at: int | None) -> Any:
+    """Returns the next answer."""
+    key, digest = execution.place().scope.key("answer"), digest_of(question_id)
+    recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
+    if recorded is not None and recorded.settled and await execution.past(recorded):
         return suspension.read_result(recorded)
-    return await suspension.take(drive, key, digest, question_id, WaitReason.APPROVAL, due_at)
+    return await suspension.take(execution, key, digest, question_id, WaitReason.APPROVAL, due_at)
 
 
-def _question_id(drive: Execution, key: str) -> str:
-    place = f"{drive.owner.namespace}\0{drive.owner.job_id}\0{key}"
+def _question_id(execution: Execution, key: str) -> str:
+    place = f"{execution.owner.namespace}\0{execution.owner.job_id}\0{key}"
     return f"ask_{hashlib.sha256(place.encode('utf-8', 'surrogatepass')).hexdigest()[:26]}"

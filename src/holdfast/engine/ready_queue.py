@@ -1,9 +1,9 @@
 """Ready queue of an event loop, as one job sees it: whether a callback of the job is about to run.
 
-Every callback that job code schedules carries the context of that code, and so the job's mark. A look through the queue
-takes as long as the queue is, and that of a busy worker holds the callbacks of all its jobs. Code that gets one result
-after the other without a wait would look through the same queue each time, so a queue that has not changed since the
-last look is not looked through again.
+Every callback that job code schedules carries the context of that code, and so the job's mark. To search the queue
+takes time proportional to its length, and the queue of a busy worker holds the callbacks of all its jobs. Code that
+gets one result after the other without a wait would search the same queue each time, so a queue that has not changed
+since the last search is not searched again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 NAME: Final = "_ready"
-"""Under this name asyncio's own loops have their ready queue: a deque of handles."""
+"""Attribute of asyncio's own loops that holds their ready queue: a deque of handles."""
 
 _NEVER_LOOKED: Final = -1
 
@@ -22,7 +22,8 @@ _GONE: Final[Callable[[], Any]] = lambda: None  # noqa: E731 - what a weak refer
 
 
 class ReadyQueue:
-    """`handles` is the loop's own queue; `mark` is `owner` in the context of the job's callbacks."""
+    """The loop's ready queue, searched for callbacks of one job. `handles` is the loop's own queue; in the context of
+    the job's callbacks `mark` is `owner`."""
 
     __slots__ = ("_first", "_handles", "_last", "_length", "_mark", "_owner")
 
@@ -30,12 +31,13 @@ class ReadyQueue:
         self._handles = handles
         self._mark = mark
         self._owner = owner
-        # The queue in which none of the job's callbacks was found. Weak: a handle leads to the run of another job.
+        # The queue that the last search found without callbacks of the job. Weak: a handle leads to the run of another
+        # job.
         self._length = _NEVER_LOOKED
         self._first = self._last = _GONE
 
     def begin(self) -> None:
-        """The job's code begins: none of its callbacks is in the queue. Nothing happens if this is said again."""
+        """Called when the job's code starts: none of its callbacks is in the queue. A second call has no effect."""
         if self._length == _NEVER_LOOKED:
             self._length = 0
             if handles := list(self._handles):
@@ -47,10 +49,10 @@ class ReadyQueue:
         length = len(ready)
         if not length:
             return True
-        # A handle of a socket comes again and again, so the last one alone would not tell one queue from another.
+        # A handle of a socket is queued again and again, so the last handle alone would not identify a queue.
         if length == self._length and ready[0] is self._first() and ready[-1] is self._last():
             return True
-        # A copy: other threads schedule what they have to say, and a queue that changes cannot be walked through.
+        # A copy: other threads schedule callbacks, and a deque that changes cannot be iterated.
         handles, mark, owner = list(ready), self._mark, self._owner
         for handle in handles:
             if handle._context.get(mark) is owner:  # noqa: SLF001 - no other way

@@ -1,15 +1,16 @@
 """Recovery: the sweep returns jobs of expired workers to their queues, and dead letters list their causes.
 
-An expired lease is claimable as it is, so no job waits for a sweep. What the sweep adds is the bookkeeping: one more
-takeover on the record, and the job back in its queue where it stood. A death convicts no job here (`model.suspicion`);
-only rules that name `takeovers_max` hold a job as a dead letter. It writes by short holds, all in one transaction, and
-judges each lease inside it: whoever renews in time keeps the job, and two sweeps at once share the work.
+An expired lease is claimable as it is, so no job waits for a sweep. The sweep adds the bookkeeping: it records one
+more takeover, and puts the job back into its queue at its old place. The death of a worker makes no job a dead letter
+here (`model.crash_suspects`); only rules that set `takeovers_max` do. The sweep writes by short holds, all in one
+transaction, and checks each lease inside it: a worker that renews in time keeps the job, and two concurrent sweeps
+share the work.
 
-A lease normally runs out by itself. `prove_dead` shortens that for workers of this host whose process is gone.
+A lease normally expires by itself. `prove_dead` shortens that for workers of this host whose process is gone.
 
-A dead letter names every failed attempt and every death of a worker that led to it. Whoever writes the event may know
-the head alone, and then writes the last cause. The ones before are in the journal: each loss of a holder and each
-failure is a fact of its own. A cause is
+A dead letter names every failed attempt and every death of a worker that led to it. The writer of the event may know
+the head alone, and then writes the last cause. The earlier ones are in the journal: each loss of a holder and each
+failure is its own event. A cause is
 
     {"why": …, "at": microseconds, "holder": worker, "error": {"type", "message", "traceback", …}}
 
@@ -28,11 +29,11 @@ from holdfast.engine.host_processes import Processes
 from holdfast.engine.tracebacks import format_error
 from holdfast.errors import Unavailable
 from holdfast.model.append import Move
+from holdfast.model.crash_suspects import DIED_ALONE, find_parent
 from holdfast.model.events import Event, JobClaimed, JobDeadLettered, JobRequeued
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import FAILED_ATTEMPTS_MAX, TAKEOVERS_MAX, is_poison
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.suspicion import DIED_ALONE, find_parent
 from holdfast.model.work import HOLDER
 from holdfast.model.worker_identity import Sight, identity_in, is_dead, is_neighbour
 from holdfast.store.clock import Clock
@@ -40,7 +41,7 @@ from holdfast.store.contract import Store
 from holdfast.store.ports.journal import Ruling
 
 AT_ONCE: Final = 1000
-"""Jobs in one transaction: enough to make it cheap, few enough that nobody waits long behind it."""
+"""Jobs per transaction: enough to make it cheap, few enough that other writers do not wait long behind it."""
 
 LAST_SWEEP: Final = "last_sweep"
 
@@ -49,7 +50,7 @@ _DEAD_LETTER: Final = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER,
 
 
 class SweepStats(msgspec.Struct):
-    """What a sweep did. `recovered` are back in their queues, `failed` are held as dead letters."""
+    """Statistics of a sweep. `recovered` jobs are back in their queues, `failed` ones are held as dead letters."""
 
     expired_found: int = 0
     recovered: int = 0
@@ -60,7 +61,7 @@ class SweepStats(msgspec.Struct):
 
 
 class LastSweep(msgspec.Struct, frozen=True):
-    """A sweep that is over: when, by whom, what it did."""
+    """The last sweep that found something: when it ran, which worker ran it, what it did."""
 
     at: int
     by: str
@@ -75,8 +76,8 @@ class SweepResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """When a job has used up its tries, and who says so. `takeovers_max` is for holders of one item at a time; without
-    it no loss of a holder convicts a job."""
+    """When a job has used up its attempts, and the name under which the sweep writes. `takeovers_max` is for holders
+    of one item at a time; without it no loss of a holder makes a job a dead letter."""
 
     takeovers_max: int | None = None
     failed_attempts_max: int = FAILED_ATTEMPTS_MAX
@@ -87,7 +88,8 @@ DEFAULT: Final = Rules()
 
 
 async def sweep(store: Store, clock: Clock, rules: Rules = DEFAULT) -> SweepStats:
-    """Every running job whose lease is over is back in its queue or held as a dead letter, and counted."""
+    """Returns every running job with an expired lease to its queue, or holds it as a dead letter. Returns
+    the counts."""
     stats, _ = await sweep_jobs(store, clock, rules)
     return stats
 
@@ -95,7 +97,7 @@ async def sweep(store: Store, clock: Clock, rules: Rules = DEFAULT) -> SweepStat
 async def sweep_jobs(
     store: Store, clock: Clock, rules: Rules = DEFAULT
 ) -> tuple[SweepStats, list[SweepResult]]:
-    """The same, and which jobs they were. A store that is away is an error in the count; the next sweep goes on."""
+    """The same, and which jobs they were. An unavailable store counts as an error; the next sweep continues."""
     began = clock.tick_us()
     stats, swept = SweepStats(), list[SweepResult]()
     decide = functools.partial(ruling, rules)
@@ -109,14 +111,14 @@ async def sweep_jobs(
         if len(held) < AT_ONCE:
             break
     stats.expired_found = len(swept)
-    stats.failed = sum(one.dead for one in swept)
+    stats.failed = sum(result.dead for result in swept)
     stats.recovered = stats.expired_found - stats.failed
     stats.scan_duration_ms = (clock.tick_us() - began) / 1000
     return stats, swept
 
 
 async def remember(store: Store, last: LastSweep) -> None:
-    """The store records this sweep as its last one that found something."""
+    """Stores this sweep as the last one that found something."""
     await store.metadata.put(LAST_SWEEP, msgspec.to_builtins(last))
 
 
@@ -127,27 +129,27 @@ async def find_last_sweep(store: Store) -> LastSweep | None:
 
 
 def ruling(rules: Rules, head: JobHead) -> Ruling:
-    """What becomes of a job whose lease ran out: its place in the queue again, or a dead letter.
+    """Decides about a job whose lease has expired: back to its place in the queue, or a dead letter.
 
-    A job that anybody ever wrote to is not buried here: its holder may have died with a resume that it had not read.
+    A job that ever got mail does not become a dead letter here: its holder may have died before it read a resume.
     """
     takeovers = head.takeovers + 1
-    # Mail may say that the job begins again. A worker reads it first, and then judges the same.
+    # Mail may restart the job. A worker reads it first, and then decides by the same rule.
     if not head.mail_seq and is_poison(
         takeovers=takeovers,
         failed_attempts=head.attempts,
-        # An external agent is no process of many jobs: what it holds, it lost by itself.
+        # An external agent does not hold many jobs in one process: it lost this item by itself.
         takeovers_max=TAKEOVERS_MAX if head.lease_owner.startswith(HOLDER) else rules.takeovers_max,
         failed_attempts_max=rules.failed_attempts_max,
     ):
         return Ruling(_buried(head.lease_owner, takeovers, head.attempts), _DEAD_LETTER)
-    facts = _requeued(rules.by, head.lease_owner)
-    return Ruling(facts, Move(status=Status.PENDING, ready_at=head.ready_at, takeover=True))
+    events = _requeued(rules.by, head.lease_owner)
+    return Ruling(events, Move(status=Status.PENDING, ready_at=head.ready_at, takeover=True))
 
 
 @functools.lru_cache(maxsize=128)
 def _requeued(by: str | None, holder: str) -> tuple[JobRequeued]:
-    """One fact for all jobs of one worker: the store then writes it out once."""
+    """One event for all jobs of one worker: the store then encodes it once."""
     return (JobRequeued(LEASE_RAN_OUT, by, takeover=True, holder=holder),)
 
 
@@ -158,18 +160,22 @@ def _buried(holder: str, takeovers: int, attempts: int) -> tuple[JobDeadLettered
 
 
 async def prove_dead(store: Store, processes: Processes) -> list[str]:
-    """The leases of workers whose process is gone from this host are over; says who they were."""
+    """Expires the leases of workers whose process is gone from this host; returns their names."""
     here = processes.here()
     if here is None:
         return []
     dead = []
     for name in await store.leases.owners():
-        who = identity_in(name)
-        if who is None or not is_neighbour(who, here) or not is_dead(who, here, processes.look_up(who.pid)):
+        identity = identity_in(name)
+        if (
+            identity is None
+            or not is_neighbour(identity, here)
+            or not is_dead(identity, here, processes.look_up(identity.pid))
+        ):
             continue
         parent = find_parent(name)
         if parent is not None and processes.look_up(parent) is not Sight.GONE:
-            continue  # its parent has seen how it died, and writes that down
+            continue  # its parent saw how it died, and records that
         if await store.leases.expire(name):
             dead.append(name)
     return dead
@@ -180,46 +186,46 @@ FAILED: Final = "failed"
 _SUMMARY_MAX: Final = 300
 
 
-def causes_of(facts: Iterable[tuple[int, Event]]) -> list[Any]:
-    """All causes since the job was last begun anew, oldest first. `facts` are the journal's events with their times."""
+def causes_of(events: Iterable[tuple[int, Event]]) -> list[Any]:
+    """All causes since the job was last restarted, oldest first. `events` are the journal's events with their times."""
     causes: list[Any] = []
     holder = ""
-    for at, event in facts:
+    for at, event in events:
         match event:
             case JobClaimed(worker=worker, takeover=takeover):
                 if takeover:
                     causes.append({"why": _LOST, "at": at, "holder": holder})
                 holder = worker
             case JobRequeued(takeover=True, holder=lost, why=why):
-                seen = why.startswith(DIED_ALONE)
-                causes.append({"why": why if seen else _LOST, "at": at, "holder": lost})
+                was_isolated = why.startswith(DIED_ALONE)
+                causes.append({"why": why if was_isolated else _LOST, "at": at, "holder": lost})
             case JobRequeued(error=error) if error is not None:
                 causes.append({"why": FAILED, "at": at, "holder": holder, "error": error})
             case JobRequeued():
-                causes.clear()  # a person has decided to begin again
-            case JobDeadLettered(causes=told):
-                causes = _join(causes, told, at, holder)
+                causes.clear()  # a person has restarted the job
+            case JobDeadLettered(causes=reported):
+                causes = _join(causes, reported, at, holder)
             case _:
                 pass
     return causes
 
 
-def _join(causes: list[Any], told: Iterable[Any], at: int, holder: str) -> list[Any]:
-    """The causes that the journal has, and those that the dead letter adds."""
-    added = [cause for cause in told if isinstance(cause, dict)]
+def _join(causes: list[Any], reported: Iterable[Any], at: int, holder: str) -> list[Any]:
+    """The causes in the journal, and those that the dead letter adds."""
+    added = [cause for cause in reported if isinstance(cause, dict)]
     if causes and [_plain(cause) for cause in added[: len(causes)]] == [_plain(cause) for cause in causes]:
-        added = added[len(causes) :]  # whoever buried it had read the journal
+        added = added[len(causes) :]  # the writer of the dead letter had read the journal
     for cause in added:
         is_verdict = cause.get("error") is None and "holder" not in cause
         if is_verdict and causes:
-            continue  # that there were too many of them is no cause of its own
-        rest = {key: value for key, value in cause.items() if key not in {"attempts", "takeovers"}}
-        error = rest.get("error")
+            continue  # "too many causes" is not itself a cause
+        fields = {key: value for key, value in cause.items() if key not in {"attempts", "takeovers"}}
+        error = fields.get("error")
         if error is None:
-            rest.pop("error", None)
-        elif isinstance(error, dict) and rest.get("why") == error.get("message"):
-            rest["why"] = FAILED
-        causes.append({"at": at, "holder": holder} | rest)
+            fields.pop("error", None)
+        elif isinstance(error, dict) and fields.get("why") == error.get("message"):
+            fields["why"] = FAILED
+        causes.append({"at": at, "holder": holder} | fields)
     return causes
 
 

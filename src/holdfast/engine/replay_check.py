@@ -1,17 +1,17 @@
-"""Replay of a job that is over, as a check: its function over its journal, with nothing that could reach the outside.
+"""Replay check: runs the function of a job that has ended over its journal, without any effect on the outside.
 
     replayed = await replay(store, job_id, program, clock=clock)
-    replayed.same            the code went the way that the journal tells, to the same output
-    replayed.difference      the first place where it did not: what is recorded, and what the code asked for instead
+    replayed.same            the code made the recorded calls, and returned the same output
+    replayed.difference      the first place where it did not: the recorded call, and the call that the code made
 
-Every call that the journal knows is handed back. A call that it does not know is not made: it stays open, the rest of
-the code goes on as far as the journal carries it, and when everything has come to rest the replay is over. Nothing is
-written, either. So a replay may be run against a live store, by anybody, any number of times.
+Every recorded call returns its recorded result. A call that is not recorded is not made: it stays open, the rest of
+the code continues as far as the journal goes, and when everything has come to rest the replay ends. Nothing is
+written, either. So a replay may be run against a live store, by any client, any number of times.
 
-A job that completed must return again what it returned. One that was cancelled, or failed, was ended from outside
-somewhere: its replay must come to the end of the record, and no further is asked of it.
+A job that completed must return its output again. One that was cancelled, or failed, was ended from outside somewhere:
+its replay must come to the end of the record, and that is all that is checked.
 
-No timer of the code is waited for: one that was due before the journal ends fires at once, a later one never.
+A replay waits for no timer of the code: one that was due before the journal ends fires at once, a later one never.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from holdfast.store.contract import Store
 
 
 class ReplayedStep(msgspec.Struct, frozen=True):
-    """A call as the journal has it, or as the code asks for it. `seq` is its place in the journal."""
+    """A call as recorded, or as the code makes it. `seq` is its place in the journal."""
 
     step_key: str
     name: str
@@ -53,7 +53,7 @@ class ReplayedStep(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The first place where code and journal part."""
+    """The first place where code and journal differ."""
 
     why: str
     recorded: ReplayedStep | None = None
@@ -61,7 +61,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a replay. `output_digest` is that of what the code returned, if it did."""
+    """Result of a replay. `output_digest` is the digest of what the code returned, if it did."""
 
     job_id: str
     status: Status
@@ -76,7 +76,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def replay(store: Store, job_id: str, program: Program, *, clock: Clock) -> Replayed:
-    """The job's function has run over its journal; nothing was called and nothing was written."""
+    """Runs the job's function over its journal; makes no call and writes nothing."""
     record = await store.jobs.get(job_id)
     sealed = await store.journal.read(job_id)
     return await replay_journal(job_id, sealed, program, clock=clock, namespace=record.namespace, store=store)
@@ -91,16 +91,17 @@ async def replay_journal(
     namespace: str = DEFAULT_NAMESPACE,
     store: Store | None = None,
 ) -> Replayed:
-    """The same, of a journal that lies anywhere: in a store, in an export, in a test.
+    """The same for a journal from anywhere: a store, an export, a test.
 
-    What was said in a session is read from the store."""
-    told = _Record(job_id, sealed)
-    drive = _Replay(told, clock, Owner(namespace, job_id, told.job.fence, told.session_id), store)
-    return await _judged(told, drive, program)
+    Messages of a session are read from the store.
+    """
+    record = _Record(job_id, sealed)
+    execution = _Replay(record, clock, Owner(namespace, job_id, record.job.fence, record.session_id), store)
+    return await _judged(record, execution, program)
 
 
 class _Record:
-    """The journal of a job that is over, as a replay needs it."""
+    """The journal of a job that has ended, as a replay needs it."""
 
     def __init__(self, job_id: str, sealed: Sequence[SealedEvent]) -> None:
         self.job_id = job_id
@@ -116,11 +117,11 @@ class _Record:
         self.session_id: str | None = None
         self._steps: dict[str, ReplayedStep] = {}
         self._optional: set[str] = set()
-        for one in sealed:
-            event = unseal(one)
-            job_state.step(self.job, one.seq, one.fence, event)
-            self.history.take(one.seq, event, one.at)
-            self._take(one.seq, event)
+        for sealed_event in sealed:
+            event = unseal(sealed_event)
+            job_state.step(self.job, sealed_event.seq, sealed_event.fence, event)
+            self.history.take(sealed_event.seq, event, sealed_event.at)
+            self._take(sealed_event.seq, event)
         if self.job.status not in TERMINAL:
             msg = f"job {job_id} is {self.job.status}; only a job that has ended can be replayed"
             raise InvalidMove(msg, hint="Wait until it ends, or cancel it: holdfast cancel ID")
@@ -137,7 +138,7 @@ class _Record:
             case e.CheckpointSaved():
                 self._steps, self._optional = {}, set()
             case e.JobRequeued() if event.rerun:
-                # What the failed attempt did on its way out, the next one need not do.
+                # The next attempt need not repeat the calls of the failed one.
                 self._optional = set(self._steps)
             case e.ToolCalled():
                 self._note(ReplayedStep(event.step_key, event.tool, event.args_digest, event.args, seq))
@@ -150,7 +151,7 @@ class _Record:
             case e.ChildStarted():
                 self._note(ReplayedStep(event.step_key, event.kind, event.args_digest, seq=seq))
             case e.PlanGenerated():
-                # What the planner did to make it, it does not do again.
+                # The calls that the planner made are not repeated.
                 self._optional |= {key for key in self._steps if within(scope_of(event.step_key), key)}
                 self._note(ReplayedStep(event.step_key, "plan", seq=seq))
             case e.QuestionAsked():
@@ -165,7 +166,7 @@ class _Record:
         return self._steps.get(step_key)
 
     def not_asked_for(self) -> ReplayedStep | None:
-        """The first call in the journal that the code has not come to."""
+        """The first recorded call that the code has not made."""
         for step_key, step in self._steps.items():
             if step_key not in self.history.asked and step_key not in self._optional:
                 return step
@@ -177,7 +178,7 @@ def _name(step_key: str) -> str:
 
 
 class _Asking(History):
-    """A history that knows what it was asked for."""
+    """A history that remembers which calls were looked up."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,19 +190,19 @@ class _Asking(History):
         return recorded
 
 
-# ── a run without hands ───────────────────────────────────────────────────────────────────────────
+# ── a run without effects ─────────────────────────────────────────────────────────────────────────
 
 
 class _Ended(Exception):
-    """The code has come as far as the journal carries it."""
+    """The code has come to the end of the journal."""
 
 
 class _Replay(Execution):
-    """A run that makes no call and writes no fact. The first thing it would have done is kept in `attempted`."""
+    """A run that makes no call and writes no event. `attempted` is the first call or event that it would have made."""
 
-    def __init__(self, told: _Record, clock: Clock, owner: Owner, store: Store | None) -> None:
+    def __init__(self, record: _Record, clock: Clock, owner: Owner, store: Store | None) -> None:
         super().__init__(
-            told.history, _Refusing(self), _JournalClock(told.history, clock), owner, store=store
+            record.history, _Refusing(self), _JournalClock(record.history, clock), owner, store=store
         )
         self.attempted: ReplayedStep | None = None
         self.acts = _NoActs(self)  # type: ignore[assignment]
@@ -209,23 +210,23 @@ class _Replay(Execution):
 
     async def perform(
         self,
-        asked: DurableCall,
+        call: DurableCall,
         place: TaskScope,
         step_key: str,
         key: str = "",
         longest_us: int | None = None,
     ) -> tuple[Any, Exception | None]:
-        await self.beyond(_step(asked, step_key))
+        await self.beyond(_step(call, step_key))
 
     async def beyond(self, step: ReplayedStep) -> NoReturn:
-        """The journal does not go this far: nothing comes of the call."""
+        """Never returns: the call is not in the journal, so it has no outcome."""
         self.attempted = self.attempted or step
         self.look()
         await asyncio.get_running_loop().create_future()
         raise AssertionError("nobody resolves it")
 
     def wrote(self, event: e.Event) -> None:
-        """The code did something that makes a fact, and the journal has no such fact."""
+        """Ends the replay: the code did something that would record an event, and the journal has no such event."""
         step_key = getattr(event, "step_key", "")
         self.attempted = self.attempted or ReplayedStep(
             step_key, event.type, getattr(event, "args_digest", "")
@@ -233,7 +234,7 @@ class _Replay(Execution):
         self.stop(_Ended())
 
     def _name_orphans(self) -> None:
-        """Said when the job ran."""
+        """Does nothing: they were logged when the job ran."""
 
     def park_repurchase(
         self, name: str, key: str, digest: str, recorded: Recorded, fields: tuple[str, ...]
@@ -241,12 +242,12 @@ class _Replay(Execution):
         self.attempted = self.attempted or ReplayedStep(key, name, digest)
         self.stop(_Ended())
 
-    def _park(self, why: str, recorded: list[Recorded], asked: DurableCall, key: str) -> None:
-        self.attempted = self.attempted or _step(asked, key)
+    def _park(self, why: str, recorded: list[Recorded], call: DurableCall, key: str) -> None:
+        self.attempted = self.attempted or _step(call, key)
         self.stop(_Ended())
 
     def _move(self, key: str, digest: str, recorded: Recorded) -> Recorded | None:
-        """The code makes a recorded call under another name: it is the same call."""
+        """Maps a recorded call that the code makes under another name: it is the same call."""
         return self.history.find(recorded.step_key, digest)
 
     def _at_rest(self, is_polling: bool) -> bool:
@@ -279,57 +280,57 @@ class _JournalClock:
 
 
 class _NoWaits(WaitSet):
-    """What the journal does not know does not come."""
+    """Waits of a replay: one that the journal does not end never ends."""
 
-    def __init__(self, drive: _Replay, clock: Clock) -> None:
-        super().__init__(clock, drive.look)
-        self._drive = drive
+    def __init__(self, execution: _Replay, clock: Clock) -> None:
+        super().__init__(clock, execution.look)
+        self._execution = execution
 
     async def look_again(self, reason: WaitReason, topic: str, due_at: int | None = None) -> bool:
-        await self._drive.beyond(ReplayedStep(topic, reason))
+        await self._execution.beyond(ReplayedStep(topic, reason))
 
 
 class _NoActs:
-    """No effect is made, sent again, or asked about. What a person has refused is refused again."""
+    """Makes no effect, no second attempt and no probe. A denied approval is denied again."""
 
-    def __init__(self, drive: _Replay) -> None:
-        self._drive = drive
+    def __init__(self, execution: _Replay) -> None:
+        self._execution = execution
 
     async def act(
-        self, asked: DurableCall, place: TaskScope, key: str, digest: str, recorded: Recorded | None
+        self, call: DurableCall, place: TaskScope, key: str, digest: str, recorded: Recorded | None
     ) -> NoReturn:
-        generation = self._drive.history.next_generation(key)
-        await approvals.find_approval(self._drive, asked, key, digest, generation)
-        await self._drive.beyond(_step(asked, key))
+        generation = self._execution.history.next_generation(key)
+        await approvals.find_approval(self._execution, call, key, digest, generation)
+        await self._execution.beyond(_step(call, key))
 
 
-def _step(asked: DurableCall, step_key: str) -> ReplayedStep:
-    return ReplayedStep(step_key, asked.name, _digest(asked.identity), asked.args)
+def _step(call: DurableCall, step_key: str) -> ReplayedStep:
+    return ReplayedStep(step_key, call.name, _digest(call.identity), call.args)
 
 
 class _Refusing:
-    """Where a replay's facts would go."""
+    """Recorder of a replay: ends it at the first event."""
 
-    def __init__(self, drive: _Replay) -> None:
-        self._drive = drive
+    def __init__(self, execution: _Replay) -> None:
+        self._execution = execution
 
     def record(self, event: e.Event, **_beside: Any) -> Stamp:
-        self._drive.wrote(event)
-        return Stamp(2**62, self._drive.history.last_at)
+        self._execution.wrote(event)
+        return Stamp(2**62, self._execution.history.last_at)
 
     async def durable(self) -> None:
-        """Everything that was recorded is on disk: nothing was."""
+        """Returns at once: nothing was recorded."""
 
 
 # ── judging ───────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _judged(told: _Record, drive: _Replay, program: Program) -> Replayed:
+async def _judged(record: _Record, execution: _Replay, program: Program) -> Replayed:
     output: Any = None
     error: Exception | None = None
     ended = False
     try:
-        output = await drive.run(lambda: program(drive, told.given))
+        output = await execution.run(lambda: program(execution, record.given))
         if isinstance(output, TurnOutput):
             output = output.output
     except Failed as failed:
@@ -337,24 +338,24 @@ async def _judged(told: _Record, drive: _Replay, program: Program) -> Replayed:
     except (_Ended, Asleep):
         ended = True
     returned = not ended and error is None
-    difference = _parted(told, drive) or _end(told, drive, output, error, ended=ended)
+    difference = _parted(record, execution) or _end(record, execution, output, error, ended=ended)
     return Replayed(
-        job_id=told.job_id,
-        status=told.status,
-        steps=len(told.history.asked),
+        job_id=record.job_id,
+        status=record.status,
+        steps=len(record.history.asked),
         output=output,
         output_digest=_digest(output) if returned else None,
         difference=difference,
     )
 
 
-def _parted(told: _Record, drive: _Replay) -> Difference | None:
-    """Where the code asked for something else than the journal has, or passed over something that it has."""
-    attempted = drive.attempted
-    recorded = None if attempted is None else told.find(attempted.step_key)
+def _parted(record: _Record, execution: _Replay) -> Difference | None:
+    """The place where the code made another call than the recorded one, or left a recorded call out."""
+    attempted = execution.attempted
+    recorded = None if attempted is None else record.find(attempted.step_key)
     if attempted is not None and recorded is not None and recorded.args_digest != attempted.args_digest:
         return Difference("the call was made with other arguments", recorded, attempted)
-    missed = told.not_asked_for()
+    missed = record.not_asked_for()
     if missed is None:
         return None
     if attempted is None:
@@ -363,18 +364,20 @@ def _parted(told: _Record, drive: _Replay) -> Difference | None:
 
 
 def _end(
-    told: _Record, drive: _Replay, output: Any, error: Exception | None, *, ended: bool
+    record: _Record, execution: _Replay, output: Any, error: Exception | None, *, ended: bool
 ) -> Difference | None:
-    """How the code ended, against how the job did."""
-    if told.status is not Status.COMPLETED:
-        return None  # it was ended from outside, and the record has been walked to its end
+    """The difference between the ends of the code and of the job."""
+    if record.status is not Status.COMPLETED:
+        return None  # it was ended from outside, and the whole record has been replayed
     if ended:
-        why = "the code makes a call that is not recorded" if drive.attempted else "the code waits for more"
-        return Difference(why, attempted=drive.attempted)
+        why = (
+            "the code makes a call that is not recorded" if execution.attempted else "the code waits for more"
+        )
+        return Difference(why, attempted=execution.attempted)
     if error is not None:
         return Difference(f"the code raised {type(error).__qualname__}: {error}")
-    if _digest(output) != _digest(told.job.output):
-        return Difference(f"the code returned {_digest(output)}, the job {_digest(told.job.output)}")
+    if _digest(output) != _digest(record.job.output):
+        return Difference(f"the code returned {_digest(output)}, the job {_digest(record.job.output)}")
     return None
 
 

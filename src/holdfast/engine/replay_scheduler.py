@@ -2,9 +2,9 @@
 
 The problem
     Ordinary asyncio code branches on the order in which things happen: the first of `as_completed`, which task appends
-    to a list before another, whether a timeout was quicker than an answer. A job that is resumed gets all its recorded
-    results at once, and its timers would start again. In any other order than the first time, the code could take
-    another way, and a recorded effect would be asked for no more.
+    to a list before another, whether a timeout was quicker than an answer. A resumed job has all its recorded results
+    at once, and its timers would start again. In any other order than in the first run, the code could take another
+    branch, and no longer make a recorded call.
 
 The method
     One rule for the first run and for every replay.
@@ -13,31 +13,31 @@ The method
     is ready to run. Between two deliveries the code runs until every one of its tasks waits. What it does there depends
     on nothing but what was delivered, so the same deliveries in the same order lead to the same code.
 
-    The code runs in *job time*: the time of the last result or timer that was delivered to it. `loop.time()` says it,
+    The code runs in *job time*: that of the last result or timer delivered to it. `loop.time()` is that time,
     in seconds since the job started. A timer that the code sets (`asyncio.sleep`, `timeout`, `wait_for`, `call_later`)
     is due at job time + delay. Before a result of time T is delivered, timers due at or before T fire, in order of due
-    time and creation. So whether a timer or a result came first follows from the times in the journal, timers need no
-    events of their own, and a replay waits for none: until the journal's last record is asked for, every timer due by
-    then fires at once. After that a timer fires when the clock has come to it.
+    time and creation. So the times in the journal decide whether a timer or a result comes first, timers need no events
+    of their own, and a replay waits for none: until the code requests the journal's last record, every timer due by
+    then fires at once. After that a timer fires when the clock reaches it.
 
-    Time in which no worker drove the job counts only for timers of a minute and more. A takeover must not fire every
+    Time in which no worker ran the job counts only for timers of a minute and more. A takeover must not fire every
     short timeout around the call that is just being made again.
 
 How rest is recognised
     No callback in the loop's ready queue has the job's mark in its context. Every callback that job code schedules
     carries the context of that code. Callbacks of calls (inside a step the mark is another) and of other jobs do not
-    count. A loop that hides its queue (uvloop) is given a `call_soon` that counts the callbacks of jobs.
+    count. A loop that hides its queue (uvloop) gets a `call_soon` that counts the callbacks of jobs.
 
 What could go wrong
-    A call was cancelled the first time (`wait_for`, `timeout`). Its record says so and has a `seq` too: in replay it
+    A call was cancelled in the first run (`wait_for`, `timeout`). Its record says so and has a `seq` too: in replay it
     stays open until the code cancels it again, and nothing recorded later is delivered before. If the code comes to
     rest without doing so, the code has changed: the recorded cancel is void once the journal has been replayed, and the
     call is recovered like any other that was cut off.
     Code polls (`while not task.done(): await asyncio.sleep(0)`) and never comes to rest: after a bounded number of
-    passes of the loop the next result is delivered all the same.
-    Code waits for something that is not durable (a socket, a thread): the order of that against results is chance, the
-    first time and every time. The place for such things is a step. A thread is at least waited for: as long as one
-    works for the job's code, nothing is judged and the job is not suspended.
+    passes of the loop the next result is delivered nevertheless.
+    Code waits for something that is not durable (a socket, a thread): its order against results is chance, in the
+    first run and in every other. The place for such things is a step. The scheduler at least waits for threads: as long
+    as one works for the job's code, no drift is judged and the job is not suspended.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ from holdfast.store.clock import Clock
 JOB: Final[contextvars.ContextVar[ReplayScheduler | InsideCall | None]] = contextvars.ContextVar(
     "holdfast_job", default=None
 )
-"""What code runs: a job's own (its scheduler), a call of a job, or anything else."""
+"""Mark of the running code: a job's own code (its scheduler), a call of a job, or neither (None)."""
 
 POLLING_PASSES: Final = 1000
-"""So many passes of the loop the code may be busy before it counts as polling for what is to be delivered."""
+"""After this many passes of the loop without rest, the code counts as polling for the next delivery."""
 
 STILL_POLLING_PASSES: Final = 20
-"""As many, for code that has not come to rest since it counted as polling. A timer that such code sets over and over
-may be due each millisecond; if each took longer to deliver than it lasts, job time would fall behind for ever."""
+"""The same bound for code that has not come to rest since it counted as polling. A timer that such code sets over and
+over may be due each millisecond; if each delivery took longer than the timer, job time would fall behind for ever."""
 
 LONG_TIMER_US: Final = MINUTE
-"""A timer of this length counts the time in which no worker drove the job."""
+"""A timer of at least this length counts the time in which no worker ran the job."""
 
 NEVER_S: Final = 1e11
 NEVER_US: Final = 2**62
@@ -81,7 +81,7 @@ UNMARKED: Final = contextvars.Context()
 
 
 class InsideCall:
-    """The mark of code that runs inside a call: a step, a tool, a model client."""
+    """Mark of code that runs inside a call: a step, a tool, a model client."""
 
     __slots__ = ("scheduler",)
 
@@ -90,7 +90,7 @@ class InsideCall:
 
 
 class JobTimer(asyncio.TimerHandle):
-    """A timer that job code has set. It is in the scheduler's queue and not in the loop's."""
+    """A timer that job code has set. The scheduler queues it instead of the loop."""
 
     def __init__(
         self,
@@ -122,8 +122,8 @@ class JobTimer(asyncio.TimerHandle):
 
 
 class _Delivery:
-    """A result that waits for its turn. `future` None: it has its place but is not on disk yet. `is_cancel`: the code
-    gave the call up here the first time, and has not yet done so again."""
+    """A result that waits for its turn. `future` None: it has its place but is not durable yet. `is_cancel`: the code
+    cancelled the call at this place in the first run, and has not yet done so again."""
 
     __slots__ = ("at", "future", "is_cancel")
 
@@ -134,21 +134,21 @@ class _Delivery:
 
 
 class ReplayScheduler:
-    """The order in which one run of a job sees the world.
+    """Scheduler of one run of a job.
 
-    `at_rest(polling)` is called when all code waits and nothing can be delivered; it says whether it changed anything.
-    `polling`: the code is busy, but has done nothing else than poll for long.
+    `at_rest(polling)` is called when all code waits and nothing can be delivered; it returns whether it changed
+    anything. `polling`: the code is not at rest, but has only polled for long.
     """
 
-    # What begins the same in every run is not set in each: most runs are short.
+    # Defaults are class attributes, to save the assignments in each run: most runs are short.
     timers = 0
     """How many timers of the code are pending."""
     externals = 0
     """How many futures of threads and processes the code may be waiting for."""
     ready_callbacks = 0
-    """Callbacks of the job that are about to run, where the loop does not tell."""
+    """How many callbacks of the job are about to run, where the loop hides its queue."""
     deliveries = 0
-    """How many results and timers the code has got: it makes progress while this grows."""
+    """How many results and timers were delivered to the code: it makes progress while this grows."""
     _gaps: Sequence[Gap] = ()
     _gap = -1
     _gap_seq = NEVER_US
@@ -178,7 +178,7 @@ class ReplayScheduler:
         self._queue = None if self._ready is None else ReadyQueue(self._ready, JOB, self)
         self.inside = InsideCall(self)
         self.run: Any = None
-        """The run whose order this is; it says so when it starts."""
+        """The run that this scheduler belongs to; the run sets it when it starts."""
         started_at = clock.wall_us() if history.start_at is None else history.start_at
         self.now_us = started_at
         self._origin_us = started_at
@@ -195,7 +195,7 @@ class ReplayScheduler:
     # ── job time ──────────────────────────────────────────────────────────────────────────────────
 
     def time(self) -> float:
-        """Job time in seconds since the job started: what `loop.time()` is to its code."""
+        """Job time in seconds since the job started: `loop.time()` for job code."""
         return max((self.now_us - self._origin_us) / 1_000_000, self._fired_s)
 
     def call_at(
@@ -205,7 +205,7 @@ class ReplayScheduler:
         args: Sequence[Any],
         context: contextvars.Context | None,
     ) -> JobTimer:
-        """A timer of the code, due at this job time."""
+        """Sets a timer of the code, due at this job time."""
         timer = JobTimer(self, when, self._due_us(when), callback, args, context)
         heapq.heappush(self._timers, (timer.due_us, next(self._numbers), timer))
         self.timers += 1
@@ -213,11 +213,11 @@ class ReplayScheduler:
         return timer
 
     def _due_us(self, when: float) -> int:
-        """The job time of the loop's time `when`. Code that sleeps for ever sets a timer that is never due."""
+        """Converts the loop's time `when` to job time. A timer as far away as `NEVER_S` is never due."""
         return self._origin_us + round(when * 1_000_000) if when < NEVER_S else NEVER_US
 
     def timer_left(self) -> None:
-        """A pending timer was cancelled or has fired."""
+        """Called when a pending timer was cancelled or has fired."""
         self.timers -= 1
         if not self.timers and self._alarm is not None:
             self._alarm.cancel()
@@ -225,7 +225,7 @@ class ReplayScheduler:
 
     @property
     def next_timer_us(self) -> int | None:
-        """When the next timer of the code is due, if one ever is."""
+        """When the next timer of the code is due, if there is one that is ever due."""
         timer = self._next_timer()
         return None if timer is None or timer.due_us >= NEVER_US else timer.due_us
 
@@ -235,7 +235,7 @@ class ReplayScheduler:
         return self._timers[0][2] if self._timers else None
 
     def _fire_due(self, at: int) -> bool:
-        """The first timer that is due by then has fired, if there is one."""
+        """Fires the first timer that is due by then, and returns whether there was one."""
         timer = self._next_timer()
         if timer is None or timer.due_us > at:
             return False
@@ -247,7 +247,7 @@ class ReplayScheduler:
         return True
 
     def _fire_before(self, seq: int, at: int) -> bool:
-        """The first timer has fired that precedes the fact at this place and time, if there is one."""
+        """Fires the first timer that precedes the event at this place and time, and returns whether there was one."""
         while self._gap_seq < seq:
             if self._fire_due(self._gaps[self._gap].last_at):
                 return True
@@ -255,13 +255,13 @@ class ReplayScheduler:
         return self._fire_due(at)
 
     def _pass_gap(self) -> None:
-        """The code has come past a gap. `_gap_seq`: place of the next one."""
+        """Moves past a gap. `_gap_seq`: the place of the next gap."""
         self._gap += 1
         self._gap_seq = self._gaps[self._gap].seq if self._gap < len(self._gaps) else NEVER_US
 
     def _cross_gap(self) -> None:
-        """Short timers do not count the time in which no worker drove the job. Those that were set after it, by code
-        that was already in the time of a new fact (a checkpoint), have nothing to leave out."""
+        """Postpones short timers by the time in which no worker ran the job. Timers that were set after it, by code
+        that was already in the time of a new event (a checkpoint), are not postponed."""
         gap = self._gaps[self._gap]
         self._pass_gap()
         if not self.timers or not gap.length_us:
@@ -275,8 +275,8 @@ class ReplayScheduler:
     # ── results ───────────────────────────────────────────────────────────────────────────────────
 
     def deliver_at_once(self, seq: int, at: int) -> bool:
-        """Whether the result at this place is delivered without a wait, to the only task of the job: nothing else of
-        the job could run or fire before it."""
+        """Delivers the result at this place without a wait, if the job has one task and nothing else of it could run
+        or fire before. Returns whether it did."""
         if self.timers or self._paused:
             return False
         if self._queue is None:
@@ -291,29 +291,29 @@ class ReplayScheduler:
         return True
 
     def advance(self, at: int) -> None:
-        """The code goes on at this job time."""
+        """Moves job time forward to this time."""
         self.now_us = max(self.now_us, at)
 
     def begin_code(self) -> None:
-        """The job's code begins to run: it has no callbacks yet."""
+        """Called when the job's code starts: it has no callbacks yet."""
         if self._queue is not None:
             self._queue.begin()
 
     async def turn(self, seq: int, at: int) -> None:
-        """The result at this place is delivered now."""
+        """Waits until the result at this place is delivered."""
         await self._wait_for(seq, _Delivery(at, self.loop.create_future()))
 
     async def turn_to_adopt(self, seq: int, at: int) -> None:
-        """Everything before the record at this place has been delivered. A call that has the record as its own has
-        asked for it by now, as it had the first time."""
+        """Waits until everything before the record at this place is delivered. By then the call that the record
+        belongs to has claimed it, as in the first run."""
         future: asyncio.Future[None] = self.loop.create_future()
         heapq.heappush(self._adoptions, (seq, next(self._numbers), at, future))
         self.look()
         await future
 
     async def until_cancelled(self, seq: int, at: int) -> bool:
-        """The call stays open until the code cancels it, as it did the first time. False: the code did not, and the
-        journal has come to its end."""
+        """Keeps the call open until the code cancels it, as in the first run. False: the code did not, and the journal
+        has been replayed."""
         delivery = _Delivery(at, self.loop.create_future(), is_cancel=True)
         try:
             return await self._wait_for(seq, delivery)
@@ -336,7 +336,7 @@ class ReplayScheduler:
 
     @contextmanager
     def expecting(self, seq: int, at: int) -> Iterator[None]:
-        """This result has its place but waits for the disk; nothing later passes it."""
+        """Reserves the place of a result that is being written to disk; no later result passes it."""
         self._place(seq, _Delivery(at, None))
         try:
             yield
@@ -349,7 +349,8 @@ class ReplayScheduler:
         heapq.heappush(self._seqs, seq)
 
     def add_external(self, future: asyncio.Future[Any]) -> None:
-        """The code may wait for this thread or process: until it ends, the job has not come to its end."""
+        """Registers a thread or process that the code may wait for: until it ends, the job is not judged to be at its
+        end."""
         self.externals += 1
         future.add_done_callback(self._external_ended, context=UNMARKED)
 
@@ -361,7 +362,7 @@ class ReplayScheduler:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Nothing is delivered in the block: to the code it takes no time, whatever it waits for there."""
+        """Delivers nothing in the block: for the code it takes no job time."""
         self._paused += 1
         try:
             yield
@@ -370,19 +371,20 @@ class ReplayScheduler:
             self.look()
 
     def look(self) -> None:
-        """Soon, once the job's code has come to rest, the next thing is delivered."""
+        """Schedules the next delivery, for when the job's code is at rest."""
         if not self._looking and not self._stopped:
             self._looking = True
             self.loop.call_soon(self._step, context=UNMARKED)
 
     def look_later(self, seconds: float) -> None:
-        """The same, so many seconds of the clock from now."""
+        """Schedules the next delivery in this many seconds of the clock."""
         if self._second_look is not None:
             self._second_look.cancel()
         self._second_look = self.loop.call_later(seconds, self.look, context=UNMARKED)
 
     def look_every(self, seconds: float) -> None:
-        """The same again and again: code that waits for nothing of ours tells nobody that it has come to rest."""
+        """Looks again and again: code that waits for something which the engine does not know gives no sign that it is
+        at rest."""
         self._regular_look = self.loop.call_later(seconds, self._look_regularly, seconds, context=UNMARKED)
 
     def _look_regularly(self, seconds: float) -> None:
@@ -404,7 +406,7 @@ class ReplayScheduler:
             self.look()
 
     def _deliver(self) -> bool:
-        """The next result, or the timer that precedes it, has been delivered."""
+        """Delivers the next result, or fires the timer that precedes it. Returns whether it did."""
         while self._seqs and self._seqs[0] not in self._deliveries:
             heapq.heappop(self._seqs)
         while self._adoptions and self._adoptions[0][3].done():
@@ -421,7 +423,7 @@ class ReplayScheduler:
         if delivery.future is None or (delivery.is_cancel and self.externals):
             return False
         if delivery.is_cancel:
-            # The code should have given it up by now. What was recorded later is delivered first; then it is judged.
+            # The code should have cancelled it by now. What was recorded later is delivered first; then it is judged.
             self._unrepeated[seq] = delivery.future
             del self._deliveries[seq]
             return True
@@ -433,7 +435,7 @@ class ReplayScheduler:
         return True
 
     def _let_adopt(self) -> bool:
-        """The next call that would adopt a record may do so, or the timer that precedes it has fired."""
+        """Lets the next call adopt a record, or fires the timer that precedes the record. Returns whether it did."""
         seq, _, at, future = self._adoptions[0]
         if self._fire_before(seq, at):
             return True
@@ -444,7 +446,7 @@ class ReplayScheduler:
         return True
 
     def _go_on(self, is_polling: bool) -> bool:
-        """Nothing that is recorded can be delivered: whatever comes next is new."""
+        """Continues when no recorded result can be delivered: whatever comes next is new."""
         if self._deliveries or self._adoptions:
             return False  # on its way to the disk, or behind a thread
         if self._unrepeated and not self.externals:
@@ -481,7 +483,7 @@ class ReplayScheduler:
         self.look()
 
     def stop(self) -> None:
-        """The run is over: no timer of it is left on the loop."""
+        """Stops the scheduler at the end of a run: removes its timers from the loop."""
         self._stopped = True
         for timer in (self._alarm, self._second_look, self._regular_look):
             if timer is not None:
@@ -489,8 +491,9 @@ class ReplayScheduler:
         self._alarm = self._second_look = self._regular_look = None
 
     def forget_run(self) -> None:
-        """None of the code runs any more. A timer that a call had set and cancelled stays on the loop until it would
-        have been due, with its context and so with our mark: that must not lead to the run."""
+        """Drops the references to the run when none of its code runs any more. A timer that a call set and cancelled
+        stays on the loop until it would have been due, with its context and our mark in it: the mark must not keep the
+        run in memory."""
         self.run = self.inside.scheduler = None
 
     @property
@@ -504,9 +507,9 @@ class ReplayScheduler:
 
 
 def install(loop: asyncio.AbstractEventLoop) -> None:
-    """Job code on this loop runs in job time from now on; everything else on it is as before.
+    """Makes job code on this loop run in job time; other code on it is not affected.
 
-    An event loop has no hook for timers as it has one for tasks, so its methods are replaced on the one loop.
+    An event loop has a hook for tasks but none for timers, so methods of this one loop object are replaced.
     """
     ours: Any = loop
     if isinstance(ours.call_at, _LoopHook):
@@ -518,8 +521,8 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
         def call_later_in_loop_time(delay: float, *args: Any, **options: Any) -> asyncio.TimerHandle:
             return call_at(time() + delay, *args, **options)
 
-        # asyncio's own would ask `loop.time`, which says job time where job code runs. uvloop's asks nothing, and its
-        # `call_at` is made of `call_later`.
+        # asyncio's own `call_later` uses `loop.time`, which is job time where job code runs. uvloop's does not use it,
+        # and its `call_at` calls `call_later`.
         call_later = call_later_in_loop_time
     else:
         ours.call_soon = _CallSoon(loop.call_soon)
@@ -530,7 +533,7 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class _LoopHook:
-    """A method of the loop, for job code another one. `_before` is the loop's own."""
+    """A method of the loop that behaves differently for job code. `_before` is the loop's own."""
 
     def __init__(self, before: Callable[..., Any]) -> None:
         self._before = before
@@ -559,7 +562,7 @@ class _CallLater(_LoopHook):
 
 
 def _make_time(before: Callable[[], float]) -> Callable[[], float]:
-    """`loop.time`, for job code job time. A plain function: the loop asks in every pass."""
+    """`loop.time`: for job code, job time. A plain function, because the loop calls it in every pass."""
 
     def time() -> float:
         owner = JOB.get()
@@ -575,7 +578,7 @@ class _RunInExecutor(_LoopHook):
             plain: asyncio.Future[Any] = self._before(executor, func, *args)
             return plain
         if executor is None or isinstance(executor, ThreadPoolExecutor):
-            # The thread knows whose code it runs, as with `asyncio.to_thread`.
+            # The thread gets the job's context, as with `asyncio.to_thread`.
             func = functools.partial(contextvars.copy_context().run, func)
         future: asyncio.Future[Any] = self._before(executor, func, *args)
         owner.add_external(future)

@@ -1,4 +1,4 @@
-"""Run outcomes: how a run ends other than by its function returning; what `Execution.run` raises."""
+"""Run outcomes: how a run ends without a result; the errors that `Execution.run` raises."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.model.states import WaitReason
 
 
 class Parked(Exception):
-    """The code does not fit its journal, and going on could act twice. `.report` says what differs."""
+    """The code does not fit its journal, and to continue could repeat an effect. `.report` says what differs."""
 
     def __init__(self, report: dict[str, Any]) -> None:
         super().__init__(report["why"])
@@ -25,14 +25,16 @@ class Parked(Exception):
 
 
 def park_job(why: str, recorded: Sequence[Recorded], name: str, step_key: str, args: Any) -> Parked:
-    """The job waits for a person, who reads what the journal says and what the code wanted."""
-    told = [{"step_key": one.step_key, "name": one.name, "args_digest": one.args_digest} for one in recorded]
+    """Makes the outcome that parks the job. A person reads in it what is recorded and what the code attempted."""
+    calls = [
+        {"step_key": call.step_key, "name": call.name, "args_digest": call.args_digest} for call in recorded
+    ]
     attempted = {"step_key": step_key, "name": name, "args": args}
-    return Parked({"why": why, "recorded": told, "attempted": attempted})
+    return Parked({"why": why, "recorded": calls, "attempted": attempted})
 
 
 class Asleep(Exception):
-    """Every task waits for something that may take long: nobody needs to hold the job meanwhile."""
+    """Every task waits for something that may take long: the job is suspended, and no worker holds it."""
 
     def __init__(self, reason: WaitReason, wake_at: int | None) -> None:
         super().__init__(reason)
@@ -40,12 +42,13 @@ class Asleep(Exception):
         self.wake_at = wake_at
 
     def wake_by(self, at: int) -> Asleep:
-        """The same, until this time at the latest."""
+        """A copy that wakes at this time at the latest."""
         return Asleep(self.reason, at if self.wake_at is None else min(at, self.wake_at))
 
 
 class Stalled(Exception):
-    """The code waits for something that is not durable and has not come for long. `.report` says where it stands."""
+    """The code has waited too long for something that is not durable. `.report` names the line where each
+    task waits."""
 
     def __init__(self, report: dict[str, Any]) -> None:
         super().__init__(report["why"])
@@ -53,7 +56,7 @@ class Stalled(Exception):
 
 
 class Failed(Exception):
-    """The job's function raised. `.rerun` are the calls whose own failure it was."""
+    """The job's function raised. `.rerun` are the keys of the calls that caused it."""
 
     def __init__(self, error: Exception, rerun: tuple[str, ...]) -> None:
         super().__init__(str(error))
@@ -64,9 +67,9 @@ class Failed(Exception):
 def output_of(
     root: asyncio.Task[Any], ending: Exception | None, raised: Sequence[tuple[Exception, str]]
 ) -> Any:
-    """How the function ended, unless the run was ended before. `raised` are the errors of calls, with their keys."""
+    """Returns the function's result, or raises how the run ended. `raised` are the errors of calls, with their keys."""
     if ending is not None:
-        root.cancelled() or root.exception()  # looked at, so that nobody else complains about it
+        root.cancelled() or root.exception()  # retrieved, so that asyncio does not log it
         raise ending
     try:
         return root.result()
@@ -78,7 +81,7 @@ def output_of(
 
 
 class TurnOutput(msgspec.Struct, frozen=True):
-    """What a program returns that took a turn of a session: its output, and the turn, which is one append with
+    """Return value of a program that runs a turn of a session: its output, and the turn, which is one append with
     `job_completed`."""
 
     output: Any
@@ -87,12 +90,12 @@ class TurnOutput(msgspec.Struct, frozen=True):
 
 
 class Interrupted(Exception):
-    """The run was cancelled from outside: the loop or the process ends. That is no decision of the job's code."""
+    """The run was cancelled from outside: the loop or the process ends. The job's code did not decide it."""
 
 
 class Uncovered(Exception):
-    """The lease could not be renewed in time to start anything under it."""
+    """The lease could not be renewed in time to start a call."""
 
 
 class Stopped(BaseException):
-    """This run is over and code that still runs is being ended. Nothing may catch it and go on."""
+    """This run is over, and its code is being ended. Code must not catch it and continue."""

@@ -1,4 +1,4 @@
-"""What a run needs from outside, put together once for a process."""
+"""Runner configuration: what runs of jobs need from outside, put together once for a process."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 
 Program = Callable[[Execution, Any], Coroutine[Any, Any, Any]]
-"""A kind's code: it gets its run and the job's input."""
+"""The code of a kind: it gets its execution and the job's input."""
 
 
 class RunnerConfig(msgspec.Struct, frozen=True):
-    """What a run needs from outside."""
+    """Collaborators and settings of the runs of one process."""
 
     store: Store
     committer: GroupCommit
     clock: Clock
     programs: Mapping[str, Program]
     retry: Backoff = JOB_RETRY.policy
-    """For jobs of kinds that declare none."""
+    """Retry policy for jobs of kinds that declare none."""
     isolates: bool = False
-    """Whether suspects are handed to a process of their own instead of being driven here."""
+    """Whether suspects are handed to an isolated process instead of being run here."""
     strict: bool = False
     points: Points = nothing
     chance: Callable[[], float] = lambda: 0.5
-    """Where in its span a retry falls, from 0 to 1."""
+    """Random position of a retry within its span, from 0 to 1."""
     inspect: Inspector | None = None
-    """Who looks whether evidence holds."""
+    """Checks whether evidence holds."""
     gone: Callable[[str], bool] = lambda _worker: False
     """Whether a worker of this name is proven dead."""
     dead: dict[str, int] = msgspec.field(default_factory=dict)
-    """When this process first found each of them so, in the store's time: a job that slept meanwhile does not begin to
-    wait anew."""
+    """When this process first found each of them dead, in store time: a job that was suspended meanwhile does not wait
+    anew."""
     scribe: StreamWriter | None = None
-    """Who writes down what code says while it runs; None: each run its own."""
+    """Writes the output streams; None: each run has its own writer."""
     meter: Telemetry = SILENT
-    """Who watches."""
+    """Receives counts and timings."""
     io_monitor: IoMonitor | None = None
-    """What is done about job code that does something outside without a tool; None: nothing."""
+    """Handles I/O of job code without a tool; None: nothing is reported."""
     short: int = 32
-    """A journal of so many events is read whole; in a longer one the last commit of state is looked for."""
+    """A journal of up to this many events is read whole; in a longer one the last checkpoint is looked for."""
     python: str = HERE
-    """The Python that code runs on here."""
+    """The Python version that code runs on here."""
     execution: type[Execution] = Execution
-    """What runs the function of a job. Tests give one of their own, which sees every call."""
+    """The class that runs the function of a job. Tests pass their own, which sees every call."""
 
     def retry_for(self, kind: str) -> Retry | None:
-        """What the agent of this kind was declared with."""
+        """The retry policy that the agent of this kind declares."""
         retry = self._declared(kind, "retry")
         return retry if isinstance(retry, Retry) else None
 
@@ -75,10 +75,10 @@ class RunnerConfig(msgspec.Struct, frozen=True):
         return getattr(agent, setting, None)
 
     def attempts_for(self, kind: str) -> int:
-        """How often the function of such a job may fail."""
+        """How often the function of a job of this kind may fail."""
         declared = self.retry_for(kind)
         return self.retry.attempts if declared is None else declared.attempts
 
     def program_for(self, kind: str) -> Program | None:
-        """The code for jobs of this kind; for work it does not matter whom it was meant for first."""
+        """The code for jobs of this kind; for a work item, whichever agent it was first addressed to."""
         return self.programs.get(kind) or self.programs.get(plain_kind(kind))

@@ -1,11 +1,12 @@
-"""Schedules in motion: standing, fired when their instant comes, paused and resumed.
+"""Schedules: registered, fired when they are due, paused and resumed.
 
-Any process with the store may look for what is due. It decides by the model, and fires in one transaction that is
-guarded by the instant it has seen: of two that fire one does, and the other has nothing to do.
+Any process with the store may look for due schedules. It decides by the model, and fires in one transaction that is
+guarded by the instant it has read: if two processes fire, one of them does, and the other has nothing to do.
 
-Schedules go by wall time, which people set. An instant makes one job, whatever the clock does: the job's request key
-has the instant. After a step back a schedule would wait for an instant that it was moved to while the clock was
-ahead; so schedules whose cron expression has an earlier one are moved back to it (`rewind`)."""
+Schedules follow wall time, which people set. An instant makes one job, whatever the clock does: the job's request key
+contains the instant. After the clock is set back, a schedule would wait for an instant that it was moved to while the
+clock was ahead; so schedules whose cron expression has an earlier one are moved back to it (`rewind`).
+"""
 
 from __future__ import annotations
 
@@ -23,53 +24,55 @@ from holdfast.store.contract import Store
 from holdfast.store.store_clock import TOLERANCE_US
 
 AT_ONCE: Final = 100
-"""So many firings in one look: a long absence must not keep a process from its other rounds."""
+"""Firings per look: a long absence must not keep a process from its other duties."""
 
 log = logging.getLogger("holdfast.schedules")
 
 
 async def stand(store: Store, schedules: Sequence[Schedule]) -> list[Schedule]:
-    """The schedules stand; new ones, and those with new times, from their next instant after now."""
+    """Registers the schedules; new ones, and those with new times, start at their next instant after now."""
     now = store.clock.calendar_us()
     return [
-        await store.schedules.put(msgspec.structs.replace(one, next_at=_times(one)(now))) for one in schedules
+        await store.schedules.put(msgspec.structs.replace(schedule, next_at=_times(schedule)(now)))
+        for schedule in schedules
     ]
 
 
 async def resume(store: Store, schedule_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Schedule:
-    """The schedule fires again, from its next instant on. What came during the pause was not missed, it was not
-    wanted."""
-    one = await store.schedules.get(schedule_id, namespace=namespace)
-    next_at = _times(one)(store.clock.calendar_us())
+    """Resumes the schedule from its next instant on. Instants during the pause do not count as missed."""
+    schedule = await store.schedules.get(schedule_id, namespace=namespace)
+    next_at = _times(schedule)(store.clock.calendar_us())
     return await store.schedules.resume(schedule_id, next_at, namespace=namespace)
 
 
 async def fire_due(store: Store) -> list[str]:
-    """What was due has been fired, as far as one look goes; the new jobs."""
-    made: list[str] = []
+    """Fires the due schedules, up to `AT_ONCE` of them. Returns the new jobs."""
+    job_ids: list[str] = []
     put_off: set[tuple[str, str]] = set()
     for _ in range(AT_ONCE):
-        found = await store.schedules.due(limit=AT_ONCE + len(put_off))
-        due = [one for one in found if (one.namespace, one.schedule_id) not in put_off]
+        candidates = await store.schedules.due(limit=AT_ONCE + len(put_off))
+        due = [
+            schedule for schedule in candidates if (schedule.namespace, schedule.schedule_id) not in put_off
+        ]
         if not due:
             break
-        for one in due[: AT_ONCE - len(made)]:
+        for schedule in due[: AT_ONCE - len(job_ids)]:
             try:
-                job_id = await _fire(store, one)
+                job_id = await _fire(store, schedule)
             except (Busy, InvalidSetting) as error:
-                # For the next look: the queue has room then, or somebody has put the schedule right.
-                log.warning("schedule %s did not fire: %s", one.schedule_id, error)
-                put_off.add((one.namespace, one.schedule_id))
+                # For the next look: by then the queue may have room, or an operator has corrected the schedule.
+                log.warning("schedule %s did not fire: %s", schedule.schedule_id, error)
+                put_off.add((schedule.namespace, schedule.schedule_id))
                 continue
-            made += [] if job_id is None else [job_id]
-        if len(made) >= AT_ONCE:
+            job_ids += [] if job_id is None else [job_id]
+        if len(job_ids) >= AT_ONCE:
             break
-    return made
+    return job_ids
 
 
 class ScheduleRewind:
-    """Moves schedules back that stand behind an instant which is still to come: when the process begins, and after
-    the wall clock was set."""
+    """Moves schedules back whose next instant is too late: when the process starts, and after the wall
+    clock was set."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -84,7 +87,7 @@ class ScheduleRewind:
 
 
 async def rewind(store: Store) -> None:
-    """No schedule stands behind its next instant after now."""
+    """Moves schedules back whose `next_at` is later than their next instant after now."""
     for record in await store.namespaces.list():
         cursor: str | None = None
         while True:
@@ -100,8 +103,8 @@ async def _rewind(store: Store, schedule: Schedule) -> None:
     now = store.clock.calendar_us()
     try:
         is_behind = _times(schedule)(now) < schedule.next_at
-        next_at = _times(schedule)(now - LATE_US)  # what came since the step is on time
-    except InvalidSetting:  # it is named when it is due
+        next_at = _times(schedule)(now - LATE_US)  # instants since the clock was set are on time
+    except InvalidSetting:  # it is logged when it is due
         return
     if is_behind and not schedule.paused:
         log.warning(
@@ -114,8 +117,9 @@ async def _rewind(store: Store, schedule: Schedule) -> None:
 
 
 async def _fire(store: Store, schedule: Schedule) -> str | None:
-    """The job that this process made for the schedule's instant; None: none was to be made, or somebody was first."""
-    # The store says that it is due, and this process may not know yet that the clock was set.
+    """Makes the job for the schedule's instant and returns it; None: none was to be made, or another process was
+    first."""
+    # The store says that it is due; this process may not know yet that the clock was set.
     now = max(store.clock.calendar_us(), schedule.next_at)
     decision = decide(schedule, now, _times(schedule))
     if decision is None:
@@ -129,7 +133,7 @@ async def _fire(store: Store, schedule: Schedule) -> str | None:
 
 
 def _times(schedule: Schedule) -> Callable[[int], int]:
-    """For any instant, the schedule's next one after it."""
+    """A function that computes the schedule's next instant after another one."""
     from holdfast.engine.cron import after  # most programs have no schedule
 
     return after(schedule.cron, schedule.time_zone)

@@ -1,13 +1,13 @@
-"""One turn of a session, as its job drives it: inputs taken from the inbox, and everything committed in one append.
+"""Session turn: a job takes inputs from the session's inbox, and commits everything in one append.
 
-    taken      what waits in the inbox is claimed, and which batches is a fact; the claim's token follows from the job,
-               so whoever takes the job over holds the same claim
-    polled     the same at a safe point inside the turn, for what came meanwhile; that nothing came is a fact as well,
-               or a replay could find something and ask the model another question
-    committed  inputs, messages, usage, state and the end of the job: one transaction
+    begin      claims the inputs in the inbox, and records which batches; the claim's token is derived from the job, so
+               a worker that takes the job over holds the same claim
+    poll       the same at a safe point inside the turn, for inputs that came meanwhile; that there were none is
+               recorded as well, or a replay could find some and send the model another request
+    commit     inputs, messages, usage, state and the end of the job: one transaction
 
-What was said is not in the journal. It lies in the inbox until the turn is committed, and in the session's nodes from
-then on, under ids that follow from the batches. So a conversation is stored once, and a replay finds it.
+Messages are not in the journal. They are in the inbox until the turn is committed, and in the session's nodes from
+then on, under ids that are derived from the batches. So a conversation is stored once, and a replay finds it.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from holdfast.store.contract import Store
 from holdfast.store.ports.sessions import HEAD, SessionScope
 
 CLAIM_US: Final = DAY
-"""Only the one job that owns the session's turn claims its inputs; so this need not be short."""
+"""Only the one job that owns the session's turn claims its inputs, so this need not be short."""
 
 AT_ONCE: Final = 100
 
 
 class Input(msgspec.Struct, frozen=True):
-    """One thing that somebody sent. `node_id` is where it will be in the session."""
+    """One input of a session. `node_id` is the node that it becomes in the session."""
 
     batch_id: str
     node_id: str
@@ -53,7 +53,7 @@ class Input(msgspec.Struct, frozen=True):
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """What a turn starts from: the session as it was, and its first inputs."""
+    """Start of a turn: the session as it was, and its first inputs."""
 
     leaf: str | None
     frame: str | None
@@ -61,24 +61,24 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 class SessionTurn:
-    """The turn that this run drives. Begin with `begin`; `commit` is the last thing to say."""
+    """The turn that this run takes. It starts with `begin` and ends with `commit`."""
 
-    def __init__(self, drive: Execution, session_id: str) -> None:
-        self._drive = drive
+    def __init__(self, execution: Execution, session_id: str) -> None:
+        self._execution = execution
         self.session_id = session_id
-        self.namespace = drive.owner.namespace
-        self.turn_id = drive.owner.job_id
+        self.namespace = execution.owner.namespace
+        self.turn_id = execution.owner.job_id
         self._claims: list[Completion] = []
 
     @property
     def store(self) -> Store:
-        if self._drive.store is None:
+        if self._execution.store is None:
             msg = f"job {self.turn_id} is a turn of a session, and there is no store here to read it from"
             raise InvalidMove(msg, hint="Replay it where its store is.")
-        return self._drive.store
+        return self._execution.store
 
     async def begin(self) -> Begun:
-        """What waited is taken, and the session stands still until this turn ends."""
+        """Takes the waiting inputs. The session does not change until this turn ends."""
 
         async def run(_key: str) -> Any:
             view = await self.store.sessions.load(self.session_id, HEAD, namespace=self.namespace)
@@ -87,30 +87,30 @@ class SessionTurn:
                 return {"leaf": None, "frame": None, "claim": claimed}
             return {"leaf": view.graph.leaf_node_id, "frame": view.frame_id, "claim": claimed}
 
-        begun = await self._drive.call(DurableCall("turn", None, run, READS))
+        begun = await self._execution.call(DurableCall("turn", None, run, READS))
         return Begun(begun["leaf"], begun["frame"], await self._inputs(begun["claim"]))
 
     async def poll(self) -> list[Input]:
-        """What came meanwhile and may join this turn."""
+        """Takes inputs that came meanwhile and may join this turn."""
 
         async def run(_key: str) -> Any:
             return await self._claim(Boundary.ACTIVE_TURN_CHECKPOINT)
 
-        return await self._inputs(await self._drive.call(DurableCall("poll", None, run, READS)))
+        return await self._inputs(await self._execution.call(DurableCall("poll", None, run, READS)))
 
     async def view(self, leaf: str | None = None) -> SessionView | None:
-        """The session as far as this leaf; None before its first turn."""
+        """The session up to this leaf; None before its first turn."""
         return await self.store.sessions.load(
             self.session_id, SessionScope(active_path=True, leaf_node_id=leaf), namespace=self.namespace
         )
 
     async def head(self) -> SessionCheckpoint | None:
-        """What the last turn left for the next; None before the first."""
+        """The state that the last turn left for the next; None before the first."""
         view = await self.store.sessions.load(self.session_id, HEAD, namespace=self.namespace)
         return None if view is None else view.checkpoint
 
     async def find_joined_turn(self) -> str:
-        """The turn that took this job's message along."""
+        """The turn that took this job's message."""
         batch = await self.store.inbox.find(self.session_id, self.turn_id, namespace=self.namespace)
         if batch is None or batch.settled_by is None:
             msg = f"job {self.turn_id} has no message to answer"
@@ -125,7 +125,7 @@ class SessionTurn:
             ttl_us=CLAIM_US,
             max_batches=AT_ONCE,
             token=f"{self.turn_id}.{len(self._claims)}",
-            fence=self._drive.owner.fence,
+            fence=self._execution.owner.fence,
             namespace=self.namespace,
         )
         return None if claim is None else msgspec.to_builtins(claim.completion())
@@ -135,7 +135,7 @@ class SessionTurn:
             return []
         completion = msgspec.convert(claimed, Completion)
         self._claims.append(completion)
-        return [one for batch_id in completion.batch_ids for one in await self._sent(batch_id)]
+        return [item for batch_id in completion.batch_ids for item in await self._sent(batch_id)]
 
     async def _sent(self, batch_id: str) -> list[Input]:
         """The batch's items, from the inbox; or from the session, if the turn was committed long ago."""
@@ -148,13 +148,13 @@ class SessionTurn:
                 Input(batch_id, input_node(batch_id, nth), item.kind, item.payload)
                 for nth, item in enumerate(batch.items)
             ]
-        found: list[Input] = []
+        inputs: list[Input] = []
         while True:
-            node_id = input_node(batch_id, len(found))
+            node_id = input_node(batch_id, len(inputs))
             node = await self.store.sessions.node(self.session_id, node_id, namespace=self.namespace)
             if node is None:
-                return found
-            found.append(Input(batch_id, node_id, node.body["kind"], node.body["input"]))
+                return inputs
+            inputs.append(Input(batch_id, node_id, node.body["kind"], node.body["input"]))
 
     def commit(
         self,
@@ -166,7 +166,7 @@ class SessionTurn:
         attachments: Sequence[str] = (),
         output: Any = None,
     ) -> TurnOutput:
-        """What the job's program returns: the turn is committed with the end of the job, in one append."""
+        """Makes the return value of the job's program: the turn is committed with the end of the job, in one append."""
         if not nodes:
             msg = "a turn without a message"
             raise Broken(msg)
@@ -182,7 +182,7 @@ class SessionTurn:
             attachments=tuple(attachments),
         )
         batches = tuple(batch for claim in self._claims for batch in claim.batch_ids)
-        event = TurnCommitted(self.session_id, self.turn_id, self._drive.history.ordinal + 1, batches)
+        event = TurnCommitted(self.session_id, self.turn_id, self._execution.history.ordinal + 1, batches)
         return TurnOutput(output, event, Extras(turn=stamp_commit(turn, self.turn_id)))
 
 

@@ -1,4 +1,4 @@
-"""A job's head and its journal, in one question if the journal is short: most are."""
+"""Short journals: reads a job's head and its journal in one query if the journal is short: most are."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from holdfast.model.jobs import JobHead
 from holdfast.store.contract import Store
 
 SHORT: Final = 16
-"""As many events as a store reads without leaving the event loop."""
+"""The number of events that a store reads without leaving the event loop."""
 
 
 async def look(store: Store, job_id: str) -> tuple[JobHead, Sequence[SealedEvent]]:
-    """The head, and all its events; or NotFound."""
+    """The head, and all events of the job; or NotFound."""
     head, sealed = await store.jobs.look(job_id, events=SHORT)
     return head, await journal_of(store, head, sealed)
 
 
 async def journal_of(store: Store, head: JobHead, sealed: Sequence[SealedEvent]) -> Sequence[SealedEvent]:
-    """All its events, of which these are the first; what was written since the head was read may be there as well."""
+    """All events of the job, of which these are the first; events written since the head was read may be included."""
     return sealed if len(sealed) >= head.head_seq else await store.journal.read(head.job_id)

@@ -1,8 +1,8 @@
-"""Stall detector: finds out what the tasks of a job wait for, and says so when nothing of it can come.
+"""Stall detector: finds jobs whose tasks wait for something that cannot come, and reports what they wait for.
 
-A job that makes no progress waits for something that has a name: a call that is under way, a timer, a signal, a child,
-a person. If it waits for nothing of the kind, its code waits for something that no journal knows: a future that is
-never set, a lock that is never released, a socket. From outside such a job only looks busy.
+A job that makes no progress normally waits for something durable: a call in progress, a timer, a signal, a child, a
+person. If it waits for nothing of the kind, its code waits for something that no journal knows: a future that is never
+set, a lock that is never released, a socket. From outside such a job only looks busy.
 
 What a task waits for is read from its await chain. Its innermost frame is
 
@@ -45,19 +45,20 @@ _WRAPPERS: Final = (
 
 
 REPORT_AFTER_S: Final = 60.0
-"""So long a run may make no progress before the log says where its code stands."""
+"""After this time without progress of a run, the log says where its code waits."""
 
 LOOK_EVERY_S: Final = 60.0
-"""So often a run is looked at when nothing else leads there."""
+"""How often a run is checked when nothing else causes a check."""
 
 HOLD_AFTER_S: Final = 600.0
-"""After so long the run ends, and the job is held for a person: it would keep a worker's slot for ever."""
+"""After this time the run ends, and the job is held for a person: it would keep a worker's slot for ever."""
 
 log = logging.getLogger("holdfast.stall")
 
 
 class StallDetector:
-    """Watches one run: `look` is called at rest, while no call is under way and no timer or durable wait is pending."""
+    """Watches one run: `look` is called at rest, while no call is in progress and no timer or durable wait
+    is pending."""
 
     def __init__(self, job_id: str) -> None:
         self._job_id = job_id
@@ -68,9 +69,9 @@ class StallDetector:
     def look(
         self, scheduler: ReplayScheduler, tasks: set[asyncio.Task[Any]], *, is_polling: bool
     ) -> Stalled | None:
-        """How the run ends, if it has made no progress for too long."""
+        """The outcome that ends the run, if it has made no progress for too long."""
         now = scheduler.loop.time()
-        # A result that is delivered at once, to the only task of a job, is not counted, but job time goes on with it.
+        # A result that is delivered at once, to the only task of a job, is not counted, but job time advances with it.
         progress = (scheduler.deliveries, scheduler.now_us)
         if self._progress != progress:
             self._progress, self._since, self._reported = progress, now, False
@@ -89,7 +90,7 @@ class StallDetector:
                 format_report(report),
                 HINT,
             )
-        # Whoever looked may have come early, by mail or by a timer of the loop that rounds down.
+        # This look may be early: caused by mail, or by a timer of the loop that rounds down.
         scheduler.look_later((HOLD_AFTER_S if self._reported else REPORT_AFTER_S) - waited_s)
         return None
 
@@ -111,7 +112,7 @@ def _report(tasks: set[asyncio.Task[Any]], *, is_polling: bool) -> dict[str, Any
 
 
 def format_report(report: dict[str, Any]) -> str:
-    """The report as lines of text: each task, and where it stands."""
+    """The report as lines of text: each task, and where it waits."""
     lines = []
     for task in report["tasks"]:
         lines.append(f"  task {task['task']}:")
@@ -122,7 +123,7 @@ def format_report(report: dict[str, Any]) -> str:
 def waits_for_foreign(task: asyncio.Task[Any]) -> bool:
     """Whether the task waits for something that is neither durable nor done by another task of the job."""
     if isinstance(getattr(task, "_fut_waiter", None), asyncio.Task):
-        return False  # which is looked at itself
+        return False  # that task is checked itself
     frames = [frame.f_code for frame in walk_await_chain(task.get_coro())]
     if not frames:
         return False
@@ -140,19 +141,19 @@ def waits_for_foreign(task: asyncio.Task[Any]) -> bool:
 
 
 def is_library_file(path: str) -> bool:
-    """Whether it is a library's: neither the author's nor ours."""
+    """Whether the file belongs to a library: neither to the author nor to Holdfast."""
     return path.startswith(_LIBRARIES) and not path.startswith(_OURS)
 
 
 def format_waits(tasks: set[asyncio.Task[Any]]) -> list[dict[str, Any]]:
-    """Where each task of a job stands: its name, and the lines of its await chain, outermost first."""
-    found = []
+    """Where each task of a job waits: its name, and the lines of its await chain, outermost first."""
+    waits = []
     for task in tasks:
         frames = list(walk_await_chain(task.get_coro()))
         stack = [f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}" for frame in frames]
         authored = [line for line in stack if not line.startswith(_OURS)]
-        found.append({"task": getattr(task.get_coro(), "__qualname__", task.get_name()), "stack": authored})
-    return sorted(found, key=lambda one: str(one["stack"]))
+        waits.append({"task": getattr(task.get_coro(), "__qualname__", task.get_name()), "stack": authored})
+    return sorted(waits, key=lambda wait: str(wait["stack"]))
 
 
 def walk_await_chain(awaited: Any) -> Iterator[types.FrameType]:
@@ -165,7 +166,7 @@ def walk_await_chain(awaited: Any) -> Iterator[types.FrameType]:
         elif inspect.isasyncgen(awaited):
             frame, inner = awaited.ag_frame, awaited.ag_await
         else:
-            # A step of an async generator, or `coroutine.__await__()`: it leads on to what it steps through.
+            # A step of an async generator, or `coroutine.__await__()`: it refers to what it steps through.
             frame, inner = None, next(filter(_has_frame, gc.get_referents(awaited)), None)
         if frame is not None:
             yield frame

@@ -1,24 +1,25 @@
 """Streams: output of running code, gathered into passages, stored, and followed by clients.
 
-Code says a word at a time, and one commit per word would be a commit a millisecond. So what is said is gathered, from
-all jobs of the process, for a thirtieth of a second or until there is a good page of it, and written together; while
-one page is on its way the next one fills.
+Code emits a word at a time, and one commit per word would be a commit a millisecond. So the chunks of all jobs of the
+process are gathered, for a thirtieth of a second or until there is a good page of them, and written together; while
+one page is being written the next one fills.
 
-    say ──▶ unsaid ──▶ one passage per job ──▶ the store
-     └──▶ whoever listens in this process, at once
+    emit ──▶ buffer ──▶ one passage per job ──▶ the store
+      └──▶ listeners in this process, at once
 
-Saying never waits for the store, and a store that is slow does not fill the memory. When a job has a mebibyte that is
-not stored yet, `await hf.emit(…)` waits, and so does a plain function in its thread; code that does neither goes on,
-and beyond four mebibytes the oldest of what is not stored is let go. The numbers go on counting, so readers are told
+Emitting never waits for the store, and a slow store does not fill the memory. When a job has a mebibyte that is not
+stored yet, `await hf.emit(…)` waits, and so does a plain function in its thread; code that does neither continues, and
+beyond four mebibytes the oldest chunks that are not stored are dropped. The numbers go on counting, so readers learn
 how much is missing.
 
-Every passage is written under the fence of its run. After a takeover the store refuses it, and the outlet is closed:
-what a worker says that has lost its job is heard by nobody.
+Every passage is written under the fence of its run. After a takeover the store rejects it, and the job's stream is
+closed: output of a worker that has lost its job reaches no reader.
 
-A client follows a job from a cursor on, until the job is over. The store is read from the cursor on; then the reader
-waits for a hint, or a second, and reads again. In the process that runs the job it also hears each chunk as it is
-said, before it is stored: taken only if it is the very next one, so what is heard and what is read make one sequence.
-A chunk that was heard and lost in a crash is taken back like a stored one, when its call is made again."""
+A client follows a job from a cursor on, until the job has ended. It reads the store from the cursor on; then it waits
+for a wake-up, or a second, and reads again. In the process that runs the job it also gets each chunk as it is emitted,
+before it is stored: only if it is exactly the next one, so live and stored chunks make one sequence. A chunk that was
+delivered live and lost in a crash is superseded like a stored one, when its call is made again.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +56,11 @@ GATHER_S: Final = 0.03
 GATHER_BYTES: Final = 64 * 1024
 HEARD_MAX: Final = 1000
 LAST_TRIES: Final = 3
-"""How often the end of a stream is sent to a store that is away before it is let go: the job's own end matters more."""
+"""How often the end of a stream is sent to an unavailable store before it is dropped: the job's own end
+matters more."""
 
 _OVERHEAD: Final = 64
-"""What a chunk costs in memory besides its text, about."""
+"""Approximate memory of a chunk besides its text."""
 
 _STALL_S: Final = 0.1
 log = logging.getLogger("holdfast.streams")
@@ -77,22 +79,22 @@ class _Word(msgspec.Struct, frozen=True):
 
 
 class Listener:
-    """Hears what one job says in this process, as it is said. What it cannot hold it forgets: the store has it."""
+    """Receives the output of one job in this process, live. Chunks beyond its bound are dropped: the store has them."""
 
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
         self.heard: deque[Chunk | AttemptSuperseded] = deque()
         self.changed = asyncio.Event()
 
-    def hear(self, one: Chunk | AttemptSuperseded) -> None:
+    def hear(self, chunk: Chunk | AttemptSuperseded) -> None:
         if len(self.heard) >= HEARD_MAX:
             self.heard.clear()
-        self.heard.append(one)
+        self.heard.append(chunk)
         self.changed.set()
 
 
 class StreamWriter:
-    """Writes down what all jobs of a process say. One for each store; it lives on one loop."""
+    """Writes the output streams of all jobs of a process. One for each store; it runs on one loop."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
@@ -106,7 +108,8 @@ class StreamWriter:
         self._going: asyncio.Task[None] | None = None
 
     def outlet(self, held: Held, attempts: Mapping[str, int]) -> JobStream:
-        """Where the holder of a job says things. `attempts`: of the steps that have said something before."""
+        """The stream that the holder of a job emits to. `attempts`: the last attempt of each step that has emitted
+        before."""
         return JobStream(self, held, attempts)
 
     def listen(self, job_id: str) -> Listener:
@@ -119,21 +122,21 @@ class StreamWriter:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the thread of the loop."""
+        """Whether the caller runs on the thread of the loop."""
         return threading.get_ident() == self._thread
 
     def poke(self, outlet: JobStream) -> None:
-        """Something was said. Call it with the lock."""
+        """A stream has new output. Call it with the lock."""
         self._speaking[outlet] = None
         if self._poked:
             return
         self._poked = True
-        # In a context of nobody: what the loop does from here on is not the job's own code.
-        soon = self._loop.call_soon if self.is_here else self._loop.call_soon_threadsafe
-        soon(self._look, context=contextvars.Context())
+        # In an empty context: what the loop does from here on is not the job's own code.
+        schedule = self._loop.call_soon if self.is_here else self._loop.call_soon_threadsafe
+        schedule(self._look, context=contextvars.Context())
 
     def _look(self) -> None:
-        """Listeners hear what is new; the page is sent if it is full, and soon if it is not."""
+        """Delivers new chunks to listeners; writes the page at once if it is full, and soon if it is not."""
         with self.lock:
             self._poked = False
             outlets = list(self._speaking)
@@ -165,11 +168,11 @@ class StreamWriter:
             self._going = self._loop.create_task(self._go(), name="holdfast-scribe")
 
     async def _go(self) -> None:
-        """Trips to the store, as long as there is a full page or somebody who waits for the end."""
+        """Writes to the store as long as there is a full page, or a run waits for the end of its stream."""
         wait_s = GATHER_S
         try:
-            while sent := self._next():
-                failures = await self._trip(sent)
+            while passages := self._next():
+                failures = await self._trip(passages)
                 if failures:
                     wait_s = AGAIN_S[min(failures, len(AGAIN_S)) - 1]
                     break
@@ -185,35 +188,39 @@ class StreamWriter:
 
     def _next(self) -> list[tuple[JobStream, Said]]:
         with self.lock:
-            sent = [(outlet, said) for outlet in list(self._speaking) if (said := _taken(outlet)) is not None]
-            self._speaking = dict.fromkeys(outlet for outlet, _ in sent)
-        return sent
+            passages = [
+                (outlet, passage)
+                for outlet in list(self._speaking)
+                if (passage := _taken(outlet)) is not None
+            ]
+            self._speaking = dict.fromkeys(outlet for outlet, _ in passages)
+        return passages
 
-    async def _trip(self, sent: list[tuple[JobStream, Said]]) -> int:
-        """How often in a row the store could not take it; 0: it has answered."""
+    async def _trip(self, passages: list[tuple[JobStream, Said]]) -> int:
+        """Writes the passages. Returns how often in a row the store was unavailable; 0: it has answered."""
         try:
-            kept = await self._streams.append([said for _, said in sent])
+            outcomes = await self._streams.append([passage for _, passage in passages])
         except Unavailable:
             with self.lock:
-                return max(outlet.count_failure() for outlet, _ in sent)
+                return max(outlet.count_failure() for outlet, _ in passages)
         except Exception:
-            # Nothing rests on a stream: the jobs go on, and nobody hears them.
+            # Nothing depends on a stream: the jobs continue without their output.
             log.exception("the output streams of jobs could not be stored; they end here")
-            kept = [False] * len(sent)
+            outcomes = [False] * len(passages)
         with self.lock:
-            for (outlet, _), is_kept in zip(sent, kept, strict=True):
+            for (outlet, _), is_kept in zip(passages, outcomes, strict=True):
                 outlet.settle(is_kept=is_kept)
                 if not outlet.has_more:
                     self._speaking.pop(outlet, None)
         return 0
 
     def forget(self, outlet: JobStream) -> None:
-        """Nothing more of this outlet is written. Call it with the lock."""
+        """Removes a stream: nothing more of it is written. Call it with the lock."""
         self._speaking.pop(outlet, None)
 
 
 class JobStream:
-    """What one run of one job says. Its state is guarded by the scribe's lock: plain functions speak from threads."""
+    """Output of one run of one job. The writer's lock guards its state: plain functions emit from threads."""
 
     def __init__(self, scribe: StreamWriter, held: Held, attempts: Mapping[str, int]) -> None:
         self.held = held
@@ -231,11 +238,11 @@ class JobStream:
         self._less: threading.Condition | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
-    # ── in ────────────────────────────────────────────────────────────────────────────────────────
+    # ── emitting ──────────────────────────────────────────────────────────────────────────────────
 
     def voice(self, step_key: str) -> Voice:
-        """The voice of a call that is about to be made. If an earlier attempt of it has spoken, readers are told to
-        forget that, whether or not this one says anything."""
+        """The voice of a call that is about to be made. If an earlier attempt of the call has emitted, that attempt is
+        superseded for readers, whether or not this one emits."""
         attempt = self._attempts.get(step_key, 0) + 1
         voice = Voice(self, step_key, attempt)
         if attempt > 1:
@@ -243,24 +250,24 @@ class JobStream:
                 self._add(voice, "", 0, None, _OVERHEAD)
         return voice
 
-    def say(self, voice: Voice, stream: str, said: Any, size: int) -> None:
+    def say(self, voice: Voice, stream: str, value: Any, size: int) -> None:
         with self._scribe.lock:
             if voice.is_over:
                 return
             offset = voice.offsets.get(stream, 0)
             voice.offsets[stream] = offset + 1
-            self._add(voice, stream, offset, said, size + _OVERHEAD)
+            self._add(voice, stream, offset, value, size + _OVERHEAD)
             while not self._scribe.is_here and self._is_full:
-                # For a moment each time, so that a cancelled thread hears of it.
+                # A short wait each time, so that a cancelled thread notices.
                 self._less = self._less or threading.Condition(self._scribe.lock)
                 self._less.wait(_STALL_S)
 
-    def _add(self, voice: Voice, stream: str, offset: int, said: Any, size: int) -> None:
+    def _add(self, voice: Voice, stream: str, offset: int, value: Any, size: int) -> None:
         if self._closed:
             return
         self._attempts[voice.step_key] = voice.attempt
         self._number += 1
-        word = _Word(self._number, stream, voice.step_key, voice.attempt, offset, said, size)
+        word = _Word(self._number, stream, voice.step_key, voice.attempt, offset, value, size)
         self._unsaid.append(word)
         self._fresh.append(word)
         self._size += size
@@ -271,22 +278,23 @@ class JobStream:
         self._scribe.poke(self)
 
     def _let_go(self) -> None:
-        """The oldest of what is not stored makes room. That an attempt is superseded is never let go."""
-        announced: list[_Word] = []
+        """Drops the oldest chunks that are not stored, to make room. The notice that an attempt is superseded is never
+        dropped."""
+        notices: list[_Word] = []
         while self._size > UNSAID_BYTES_MAX and len(self._unsaid) > 1:
             word = self._unsaid.popleft()
             if word.stream:
                 self._size -= word.size
             else:
-                announced.append(word)
-        self._unsaid.extendleft(reversed(announced))
+                notices.append(word)
+        self._unsaid.extendleft(reversed(notices))
 
     @property
     def _is_full(self) -> bool:
         return self._size > UNSAID_BYTES_FULL and not self._closed
 
     async def room(self) -> None:
-        """There is not too much that is not stored yet."""
+        """Waits until there is not too much that is not stored yet."""
         while True:
             with self._scribe.lock:
                 if not self._is_full:
@@ -295,7 +303,7 @@ class JobStream:
             await waiter
 
     async def flush(self) -> None:
-        """What was said is stored, or never will be."""
+        """Waits until all output is stored, or never will be."""
         while True:
             with self._scribe.lock:
                 if self._closed or not self.has_more:
@@ -311,7 +319,7 @@ class JobStream:
         return waiter
 
     def close(self) -> None:
-        """Nothing more is said or written here."""
+        """Closes the stream: nothing more is accepted or written."""
         with self._scribe.lock:
             self._close()
 
@@ -323,7 +331,7 @@ class JobStream:
         self._scribe.forget(self)
         self._wake()
 
-    # ── out: with the lock ────────────────────────────────────────────────────────────────────────
+    # ── writing: with the lock ────────────────────────────────────────────────────────────────────
 
     @property
     def has_more(self) -> bool:
@@ -331,7 +339,7 @@ class JobStream:
 
     @property
     def is_pressing(self) -> bool:
-        """Whether there is a full page, or somebody waits for the end."""
+        """Whether there is a full page, or a run waits for the end of its stream."""
         return self._size - self._sent_size >= GATHER_BYTES or (self._hurry and self.has_more)
 
     def take_fresh(self) -> list[_Word]:
@@ -339,7 +347,7 @@ class JobStream:
         return fresh
 
     def take(self) -> Said | None:
-        """The next passage: the one whose fate is not known, byte for byte, or a page of what is there."""
+        """The next passage: the one whose outcome is unknown, byte for byte, or a page of the buffer."""
         if self._sent is None and self._unsaid:
             words = [self._unsaid.popleft()]
             self._sent_size = words[0].size
@@ -351,7 +359,7 @@ class JobStream:
         return self._sent
 
     def _follows(self, word: _Word) -> bool:
-        """Whether what comes next was said right after this word; what was let go leaves a gap."""
+        """Whether the next chunk directly follows this one; dropped chunks leave a gap."""
         return bool(self._unsaid) and self._unsaid[0].number == word.number + 1
 
     def settle(self, *, is_kept: bool) -> None:
@@ -363,7 +371,7 @@ class JobStream:
             self._wake()
 
     def count_failure(self) -> int:
-        """The store was away, so many times in a row by now."""
+        """Counts one more failed write to an unavailable store. Returns how many there were in a row."""
         self._failures += 1
         if self._hurry and self._failures >= LAST_TRIES:
             self._close()
@@ -379,7 +387,7 @@ class JobStream:
 
 
 def _taken(outlet: JobStream) -> Said | None:
-    """What the outlet has to send. One that cannot say it ends, and harms no other."""
+    """The stream's next passage. A stream that cannot encode it is closed, and does not affect the others."""
     try:
         return outlet.take()
     except HoldfastError:
@@ -389,7 +397,7 @@ def _taken(outlet: JobStream) -> Said | None:
 
 
 def _lines(words: list[_Word]) -> list[StreamLine]:
-    """Words of the same voice on the same stream, one after the other, are one line."""
+    """Groups consecutive words of the same attempt on the same stream into one line."""
     lines: list[StreamLine] = []
     for word in words:
         last = lines[-1] if lines else None
@@ -401,8 +409,8 @@ def _lines(words: list[_Word]) -> list[StreamLine]:
         if last is not None and same:
             last.said.append(word.said)
         else:
-            said = [word.said] if word.stream else []
-            lines.append(StreamLine(word.stream, word.step_key, word.attempt, word.offset, said))
+            chunks = [word.said] if word.stream else []
+            lines.append(StreamLine(word.stream, word.step_key, word.attempt, word.offset, chunks))
     return lines
 
 
@@ -414,7 +422,7 @@ def _heard(fence: int, word: _Word) -> Chunk | AttemptSuperseded:
 
 
 class Voice(msgspec.Struct, eq=False):
-    """One attempt of one call, as it speaks. A struct: one is made for every call, and few say anything."""
+    """Voice: the output of one attempt of one call. A struct: one is made for every call, and few emit anything."""
 
     outlet: JobStream | None
     step_key: str
@@ -422,21 +430,21 @@ class Voice(msgspec.Struct, eq=False):
     offsets: dict[str, int] = {}
     is_over: bool = False
 
-    def say(self, said: Any, stream: str) -> Room:
-        """It is said. Await the answer to wait while the store is behind."""
+    def say(self, value: Any, stream: str) -> Room:
+        """Emits the value. Await the result to wait while the store is behind."""
         if self.outlet is not None:
-            if isinstance(said, str) and len(said) <= CHUNK_BYTES_MAX // 8:
-                said = redact(said)  # whoever listens here hears what will be stored
-                size = len(said)
-            else:  # a copy: its author may change the value after it was said
-                data = canonical.encode(said, bytes_max=CHUNK_BYTES_MAX)
-                said, size = canonical.decode_stored(data), len(data)
-            self.outlet.say(self, stream, said, size)
+            if isinstance(value, str) and len(value) <= CHUNK_BYTES_MAX // 8:
+                value = redact(value)  # listeners get what will be stored
+                size = len(value)
+            else:  # a copy: its author may change the value afterwards
+                data = canonical.encode(value, bytes_max=CHUNK_BYTES_MAX)
+                value, size = canonical.decode_stored(data), len(data)
+            self.outlet.say(self, stream, value, size)
         return Room(self.outlet)
 
 
 class Room:
-    """Awaited, it waits until there is room for more."""
+    """Awaited, it waits until there is room for more output."""
 
     __slots__ = ("_outlet",)
 
@@ -449,7 +457,7 @@ class Room:
 
 
 VOICE: Final[contextvars.ContextVar[Voice | None]] = contextvars.ContextVar("holdfast_voice", default=None)
-"""Who speaks here; None outside of calls."""
+"""The voice of the call that runs here; None outside of calls."""
 
 
 POLL_S: Final = 1.0
@@ -466,22 +474,22 @@ async def watch(
     stream: str | None = None,
     scribe: StreamWriter | None = None,
 ) -> AsyncGenerator[Heard, None]:
-    """What the job says behind the cursor, on this stream or on all; ends when the job is over."""
+    """Yields the job's output after the cursor, of this stream or of all; ends when the job has ended."""
     listener = Listener(job_id) if scribe is None else scribe.listen(job_id)
     watcher = _Watcher(store, listener, parse_cursor(after))
     try:
         while True:
-            # Asked before it is read: what a job that is over has said is there.
+            # Checked before the read: the output of a job that has ended is stored by then.
             is_over = (await store.jobs.head(job_id)).status in TERMINAL
-            async for one in watcher.stored():
-                if _is_wanted(one, stream):
-                    yield one
+            async for chunk in watcher.stored():
+                if _is_wanted(chunk, stream):
+                    yield chunk
             if is_over:
                 return
             while True:
-                for one in watcher.live():
-                    if _is_wanted(one, stream):
-                        yield one
+                for chunk in watcher.live():
+                    if _is_wanted(chunk, stream):
+                        yield chunk
                 if watcher.must_read or not await watcher.hears_more():
                     break
     finally:
@@ -489,8 +497,8 @@ async def watch(
             scribe.unlisten(listener)
 
 
-def _is_wanted(one: Heard, stream: str | None) -> bool:
-    return stream is None or isinstance(one, AttemptSuperseded) or one.stream == stream
+def _is_wanted(chunk: Heard, stream: str | None) -> bool:
+    return stream is None or isinstance(chunk, AttemptSuperseded) or chunk.stream == stream
 
 
 class _Watcher:
@@ -500,21 +508,21 @@ class _Watcher:
         self._cursor = cursor
         self._read_for: Cursor | None = None
         self.must_read = False
-        """Something was heard that does not follow what is known: the store may know what lies between."""
+        """A live chunk does not follow the cursor: the store may have the chunks between."""
 
     async def stored(self) -> AsyncGenerator[Heard, None]:
         self.must_read = False
         while True:
             passages = await self._store.streams.read(self._listener.job_id, after=self._cursor, limit=PAGE)
             for passage in passages:
-                for one in select_chunks(passage, self._cursor):
-                    self._cursor = parse_cursor(one.cursor)
-                    yield one
+                for chunk in select_chunks(passage, self._cursor):
+                    self._cursor = parse_cursor(chunk.cursor)
+                    yield chunk
             if len(passages) < PAGE:
                 return
 
     def live(self) -> Iterator[Heard]:
-        """What was heard, as far as each chunk is the very next one."""
+        """Live chunks, as long as each is exactly the next one."""
         waiting = self._listener.heard
         while waiting:
             place = parse_cursor(waiting[0].cursor)
@@ -524,29 +532,29 @@ class _Watcher:
                 self._cursor = place
                 yield waiting.popleft()
             elif place == self._read_for:
-                waiting.clear()  # the store will have it, once it has what comes before
+                waiting.clear()  # the store has it once it has the chunks before
             else:
                 self._read_for, self.must_read = place, True
                 return
 
     def _is_next(self, place: Cursor) -> bool:
-        """The first word of a holder comes next when the store has been read since: whatever those before it have said
-        was there by then."""
+        """Whether the chunk follows the cursor. The first chunk of a holder does when the store has been read since:
+        all output of earlier holders was stored by then."""
         if place.fence == self._cursor.fence:
             return place.number == self._cursor.number + 1
         return place.number == 1 and place == self._read_for
 
     async def hears_more(self) -> bool:
-        """True: something was heard. False: it is time to read the store."""
+        """Waits. True: a live chunk has come. False: it is time to read the store."""
         listener = self._listener
         job_id = listener.job_id
         topics = frozenset({f"stream:{job_id}", f"job:{job_id}"})
-        hinted = asyncio.ensure_future(self._store.wakeups.wait(topics, POLL_S))
-        told = asyncio.ensure_future(listener.changed.wait())
+        woken = asyncio.ensure_future(self._store.wakeups.wait(topics, POLL_S))
+        heard = asyncio.ensure_future(listener.changed.wait())
         try:
-            await asyncio.wait([hinted, told], return_when=asyncio.FIRST_COMPLETED)
-            return not hinted.done()
+            await asyncio.wait([woken, heard], return_when=asyncio.FIRST_COMPLETED)
+            return not woken.done()
         finally:
             listener.changed.clear()
-            hinted.cancel()
-            told.cancel()
+            woken.cancel()
+            heard.cancel()

@@ -1,20 +1,23 @@
 """Task scopes: which task of a job's program a piece of running code belongs to.
 
-Every asyncio task that job code starts gets a scope of its own the moment it is created: the name of its coroutine, a
-digest of its arguments, and a number among those of the same name and arguments that the same task has started. The
-event loop tells us through its task factory, so `gather`, `TaskGroup`, `wait_for` and anyio need no wrappers.
+Every asyncio task that job code starts gets its own scope when it is created: the name of its coroutine, a digest of
+its arguments, and a number among those of the same name and arguments that the same task has started. The event loop's
+task factory reports new tasks, so `gather`, `TaskGroup`, `wait_for` and anyio need no wrappers.
 
 A job's task hashes by its place, which has no names of functions in it (`StepScope.place_hash`). So a set of tasks
 (`done` of `asyncio.wait`, the tasks of a `TaskGroup` that is ended) has one order in every run. Two tasks may share a
 slot of the set; then the one that was put in first comes first. So `asyncio.wait` and `as_completed` get the tasks of
-job code in the order of their places, and not in the order in which they were made, which may follow from the hash
-seed. `as_completed` makes its tasks from a set of coroutines, which have no order that could be repeated; in job code
-it gets tasks. A cancel is the code's own decision only if job code made it. A task that is cancelled from anywhere
-else (the end of `asyncio.run`, Ctrl-C, an application that shuts down) ends the run: nothing is recorded about its
-calls. Tasks started *inside* a step, tool or wrapped client are that call's own business: they get no scope, and a
-durable call from one of them is an error, because on the next run no one could say which call it is. A scope is kept
-by its task alone. It leads to the run, and the run to its tasks: in a table beside them, even one with weak keys,
-each would keep the other for ever.
+job code in the order of their places, and not in the order of their creation, which may follow from the hash seed.
+`as_completed` makes its tasks from a set of coroutines, which have no order that could be repeated; in job code it
+gets tasks.
+
+A cancel is the code's own decision only if job code made it. A task that is cancelled from anywhere else (the end of
+`asyncio.run`, Ctrl-C, an application that shuts down) ends the run: nothing is recorded about its calls. Tasks started
+*inside* a step, tool or wrapped client belong to that call: they get no scope, and a durable call from one of them is
+an error, because the next run could not identify it.
+
+Only its task refers to a scope. The scope refers to the run, and the run to its tasks: in a table beside them, even
+one with weak keys, each would keep the other in memory for ever.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ from holdfast.model.step_keys import StepScope
 
 
 class Run(Protocol):
-    """What a task needs to know of the run of its job."""
+    """The run of a job, as its tasks see it."""
 
     @property
     def scheduler(self) -> ReplayScheduler: ...
@@ -50,37 +53,37 @@ class Run(Protocol):
 
     @property
     def tasks(self) -> set[asyncio.Task[Any]]:
-        """Those that run the job's code."""
+        """The tasks that run the job's code."""
         ...
 
     @property
     def callback_scope(self) -> TaskScope:
-        """The scope of tasks that are started by a callback, which belongs to no task."""
+        """The scope of tasks that a callback starts: a callback belongs to no task."""
         ...
 
     def note_cancel(self, caller: ReplayScheduler | InsideCall | None) -> None:
-        """A task of the job is about to be cancelled by this code."""
+        """Called when this code is about to cancel a task of the job."""
         ...
 
 
 class TaskScope:
-    """A task of a job: its scope, and whether it is inside a call."""
+    """Scope of a task of a job, and the call that it is inside of, if any."""
 
-    __slots__ = ("drive", "inside", "scope")
+    __slots__ = ("execution", "inside", "scope")
 
-    def __init__(self, drive: Run, scope: StepScope) -> None:
-        self.drive = drive
+    def __init__(self, execution: Run, scope: StepScope) -> None:
+        self.execution = execution
         self.scope = scope
         self.inside: str | None = None
 
     @contextlib.contextmanager
     def within(self, step_key: str) -> Iterator[None]:
-        """What runs in the block is a call's own code, not the job's."""
+        """Marks the code in the block as a call's own code, not the job's."""
         token = self.enter(step_key)
         try:
             yield
         except GeneratorExit:
-            # The task was left behind with its loop and is being swept up, in a context that is not its own.
+            # The task was left behind with its loop and is being garbage-collected, in a context that is not its own.
             self.inside = None
             raise
         except BaseException:
@@ -90,7 +93,7 @@ class TaskScope:
 
     @contextlib.contextmanager
     def enter_inner(self, name: str) -> Iterator[None]:
-        """In the block the task is in a scope of this name within its own."""
+        """Puts the task into a scope of this name within its own, for the block."""
         outer, self.scope = self.scope, self.scope.inner(name)
         try:
             yield
@@ -98,9 +101,9 @@ class TaskScope:
             self.scope = outer
 
     def enter(self, step_key: str) -> contextvars.Token[Any]:
-        """From here to `leave` it is a call's own code."""
+        """Marks code as a call's own, until `leave`."""
         self.inside = step_key
-        return JOB.set(self.drive.scheduler.inside)
+        return JOB.set(self.execution.scheduler.inside)
 
     def leave(self, token: contextvars.Token[Any]) -> None:
         JOB.reset(token)
@@ -108,7 +111,7 @@ class TaskScope:
 
 
 _SCOPE: Final = "_holdfast_scope"
-"""Under this name a task has its scope."""
+"""Attribute of a task that holds its scope."""
 
 
 class JobTask(asyncio.Task[Any]):
@@ -116,10 +119,10 @@ class JobTask(asyncio.Task[Any]):
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], task_scope: TaskScope, **options: Any) -> None:
         setattr(self, _SCOPE, task_scope)
-        # The low bits are the same in every run, and decide the order of a set; the high ones tell runs apart.
-        self._hash = task_scope.drive.run_number << 32 | task_scope.scope.place_hash
-        tasks = task_scope.drive.tasks
-        tasks.add(self)  # before it is made: an eager task runs while it is
+        # The low bits are the same in every run, and decide the order of a set; the high bits distinguish runs.
+        self._hash = task_scope.execution.run_number << 32 | task_scope.scope.place_hash
+        tasks = task_scope.execution.tasks
+        tasks.add(self)  # before it is made: an eager task already runs in its constructor
         super().__init__(coroutine, **options)
         if self.done():
             tasks.discard(self)
@@ -132,7 +135,7 @@ class JobTask(asyncio.Task[Any]):
     def cancel(self, msg: Any = None) -> bool:
         task_scope: TaskScope = getattr(self, _SCOPE)
         if not self.done():
-            task_scope.drive.note_cancel(JOB.get())
+            task_scope.execution.note_cancel(JOB.get())
         return super().cancel(msg)
 
 
@@ -164,7 +167,8 @@ def _misplaced(task_scope: TaskScope | None) -> InvalidMove:
 
 
 async def wait_until_done(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
-    """The task has ended. It goes on if the caller is cancelled: `asyncio.wait` for one, and quicker."""
+    """Waits until the task has ended. The task continues if the caller is cancelled: like `asyncio.wait` for one task,
+    and quicker."""
     ended: asyncio.Future[None] = loop.create_future()
 
     def end(_task: asyncio.Task[Any]) -> None:
@@ -175,11 +179,11 @@ async def wait_until_done(loop: asyncio.AbstractEventLoop, task: asyncio.Task[An
     await ended
 
 
-# ── tasks are made ────────────────────────────────────────────────────────────────────────────────
+# ── the task factory ──────────────────────────────────────────────────────────────────────────────
 
 
 def install(loop: asyncio.AbstractEventLoop) -> None:
-    """Tasks that job code starts on this loop have a scope from now on; all others are as before."""
+    """Gives tasks that job code starts on this loop a scope; other tasks are not affected."""
     before: Any = loop.get_task_factory()
     if not isinstance(before, _TaskFactory):
         factory: Any = _TaskFactory(before)
@@ -190,7 +194,7 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
 def start_root(
     loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], run: Run, scope: StepScope
 ) -> asyncio.Task[Any]:
-    """The task in which the job's function runs."""
+    """Starts the task that runs the job's function."""
     context = contextvars.copy_context()
     context.run(JOB.set, run.scheduler)
     run.scheduler.run = run
@@ -204,7 +208,7 @@ def start_root(
 def create_detached_task(
     loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], name: str
 ) -> asyncio.Task[Any]:
-    """A task that belongs to no job, whatever code starts it, and knows nothing of its context."""
+    """Starts a task that belongs to no job, whatever code starts it, and does not inherit the context."""
     factory: Any = loop.get_task_factory()
     empty = contextvars.Context()
     if not isinstance(factory, _TaskFactory):
@@ -215,8 +219,8 @@ def create_detached_task(
 
 
 class _TaskFactory:
-    """`before` is the loop's own factory. Job tasks are not made by it, because they must be `JobTask`s; it may say how
-    to make one with `make_job_task(loop, JobTask, coroutine, task_scope, options)`."""
+    """Task factory of a loop. `before` is the loop's own factory. It does not make job tasks, because they must be
+    `JobTask`s, unless it has a method `make_job_task(loop, JobTask, coroutine, task_scope, options)`."""
 
     def __init__(self, before: Any) -> None:
         self._before = before
@@ -229,18 +233,20 @@ class _TaskFactory:
         if type(scheduler) is not ReplayScheduler:
             return self.make_task(loop, coroutine, options)
         outer: TaskScope | None = getattr(asyncio.current_task(loop), _SCOPE, None)
-        if outer is None or outer.drive.scheduler is not scheduler:
+        if outer is None or outer.execution.scheduler is not scheduler:
             outer = scheduler.run.callback_scope
         scope = outer.scope.inner(*_identify(coroutine))
-        return self.make_job_task(loop, coroutine, TaskScope(outer.drive, scope), options, eager=self._eager)
+        return self.make_job_task(
+            loop, coroutine, TaskScope(outer.execution, scope), options, eager=self._eager
+        )
 
     def make_task(
         self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], options: dict[str, Any]
     ) -> asyncio.Task[Any]:
         if self._before is None:
             return asyncio.Task(coroutine, loop=loop, **options)
-        made: asyncio.Task[Any] = self._before(loop, coroutine, **options)
-        return made
+        task: asyncio.Task[Any] = self._before(loop, coroutine, **options)
+        return task
 
     def make_job_task(
         self,
@@ -253,15 +259,15 @@ class _TaskFactory:
     ) -> asyncio.Task[Any]:
         make = getattr(self._before, "make_job_task", None)
         if make is not None:
-            made: asyncio.Task[Any] = make(loop, JobTask, coroutine, task_scope, options)
-            return made
+            task: asyncio.Task[Any] = make(loop, JobTask, coroutine, task_scope, options)
+            return task
         if eager:
             options = {"eager_start": True, **options}
         return JobTask(coroutine, task_scope, loop=loop, **options)
 
 
 def _identify(coroutine: Any) -> tuple[str, str]:
-    """The name of a coroutine, and a digest of its arguments; none, if the name says which one it is."""
+    """The name of a coroutine, and a digest of its arguments; no digest, if the name identifies it."""
     name = getattr(coroutine, "__qualname__", type(coroutine).__qualname__)
     if getattr(coroutine, "__name__", "") == PLACED:
         return name, ""
@@ -269,11 +275,11 @@ def _identify(coroutine: Any) -> tuple[str, str]:
 
 
 PLACED: Final = "<placed>"
-"""`__name__` of a coroutine whose `__qualname__` says which one it is, whatever its arguments are."""
+"""`__name__` of a coroutine that its `__qualname__` identifies, whatever its arguments are."""
 
 
 def place_by_name(coroutine: Any, name: str) -> None:
-    """A task that runs this coroutine has the scope `name`."""
+    """Gives the task that runs this coroutine the scope `name`."""
     coroutine.__name__, coroutine.__qualname__ = PLACED, name
 
 
@@ -295,7 +301,8 @@ _PLAIN: Final = (
 
 
 def _digest_arguments(coroutine: Any) -> str:
-    """What tells this coroutine from others of its name: its arguments, as far as they are plain values."""
+    """Digest that distinguishes this coroutine from others of its name: its arguments, as far as they are plain
+    values."""
     frame = getattr(coroutine, "cr_frame", None)
     code: types.CodeType | None = getattr(coroutine, "cr_code", None)
     if frame is None or code is None:
@@ -316,12 +323,12 @@ def _digest_arguments(coroutine: Any) -> str:
 
 
 class _Parts:
-    """Arguments as text: plain values by value, everything else by its place, no more than a bounded number."""
+    """Arguments as text: plain values by value, everything else by its position, up to a bounded number."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
         self.plain = 0
-        """How many of them tell more than their place."""
+        """How many of them were added by value."""
 
     def add(self, value: Any, depth: int) -> None:
         if len(self.found) >= _ITEMS_MAX or depth > _DEPTH_MAX:
@@ -357,8 +364,8 @@ class _Parts:
 
 
 def _install_ordered_waits() -> None:
-    """`asyncio.wait` and `as_completed` put what they are given into a set. In job code that set is filled in the order
-    of scopes, whatever the order in which the tasks were made: it decides which of two in one slot comes first."""
+    """Patches `asyncio.wait` and `as_completed`, which put their arguments into a set. In job code that set is filled
+    in the order of scopes, and not of creation: this decides which of two tasks in one slot comes first."""
     if getattr(asyncio.wait, "is_holdfast", False):
         return
     before_wait, before_as_completed = asyncio.wait, asyncio.as_completed
@@ -370,8 +377,8 @@ def _install_ordered_waits() -> None:
     @functools.wraps(before_as_completed)
     def as_completed(fs: Any, **options: Any) -> Any:
         if _is_job_code(fs):
-            # Tasks have an order in a set; coroutines, which are hashed by their address, have none.
-            fs = sort_by_scope([asyncio.ensure_future(one) for one in dict.fromkeys(fs)])
+            # Tasks have a repeatable order in a set; coroutines, which are hashed by their address, have none.
+            fs = sort_by_scope([asyncio.ensure_future(awaitable) for awaitable in dict.fromkeys(fs)])
         return before_as_completed(fs, **options)
 
     patched: Any = asyncio
@@ -382,13 +389,13 @@ def _install_ordered_waits() -> None:
 
 
 def _is_job_code(fs: Any) -> bool:
-    """Whether job code waits for these, and not for one alone, which is the library's to refuse."""
+    """Whether job code waits for these. Not for a single future, which asyncio itself rejects."""
     is_one = isinstance(fs, asyncio.Future) or inspect.iscoroutine(fs)
     return type(JOB.get()) is ReplayScheduler and not is_one
 
 
 def sort_by_scope(futures: Any) -> list[Any]:
-    """Tasks of the job by their scopes, and everything else as it came."""
+    """Sorts tasks of the job by their scopes; other futures keep their order."""
     return sorted(futures, key=_scope_order)
 
 

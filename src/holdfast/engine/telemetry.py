@@ -1,10 +1,11 @@
-"""Somebody who watches a process work: counts it, times it, draws it as spans. No fact depends on it.
+"""Telemetry: reports what a process does, for counts, timings and spans. Nothing that is recorded depends on it.
 
-The engine says what begins, and how it ended. What is made of that is for whoever put the process together; without
-anybody it is nothing, and costs a call of an empty function. Nothing here has a clock: whoever measures brings one.
+The engine reports what begins, and how it ended. The application that sets the process up decides what is made of it;
+the default does nothing, and costs a call of an empty function. Nothing here has a clock: an implementation that
+measures brings its own.
 
-What is told is few and of few kinds: names of tools and models come from code, never from a job's input. Job ids are
-there for spans, and are no labels of any count.
+Labels are few and bounded: names of tools and models come from code, never from a job's input. Job ids are there for
+spans, and are not labels of any metric.
 """
 
 from __future__ import annotations
@@ -21,47 +22,47 @@ if TYPE_CHECKING:
 
 
 class Timed:
-    """Something that has begun. `over` is said once, in the same task."""
+    """An operation in progress. `over` is called once, in the same task."""
 
     __slots__ = ()
 
-    def over(self, how: str, told: Any = None) -> None:
-        """It ended so. `told` is what there is to say beside: an error, what an answer used up."""
+    def over(self, how: str, detail: Any = None) -> None:
+        """The operation has ended like this. `detail` is an error, or the usage of an answer."""
 
 
 class Telemetry:
-    """Watches nothing. Whoever does overrides what he wants to know."""
+    """Default telemetry: does nothing. Implementations override what they observe."""
 
     __slots__ = ()
 
     def commit(self, appends: Sequence[Append]) -> Timed:
-        """A trip to the disk with these appends. It ends `committed`, or as an error's code."""
+        """A commit with these appends. It ends `committed`, or as an error's code."""
         return NOTHING
 
     def attempt(self, grant: Grant) -> Timed:
-        """A claimed job is driven. It ends as a status, or `lost`, or `broken`."""
+        """A claimed job runs. It ends as a status, or `lost`, or `broken`."""
         return NOTHING
 
     def call(self, owner: Owner, name: str, effect: str, step_key: str) -> Timed:
-        """A call's own code runs. It ends `succeeded`, `refused` or `failed`, with the error."""
+        """A call's own code runs. It ends `succeeded`, `refused` or `failed`, with the error; or `cancelled`."""
         return NOTHING
 
     def model(self, owner: Owner, model: str, step_key: str) -> Timed:
-        """A model is asked. It ends `answered` with what that used up, `refused` with what was said against it, `again`
-        if it is asked once more, or `given_up`."""
+        """A request to a model. It ends `answered` with its usage, `refused` with the provider's error, `again` if it
+        is repeated, or `given_up`."""
         return NOTHING
 
     def record_claims(self, grants: Sequence[Grant]) -> None:
-        """These leases were had, perhaps none."""
+        """These jobs were claimed, perhaps none."""
 
     def record_refusal(self, error: HoldfastError) -> None:
-        """The store said no: to an append, a claim, a renewal or a sweep."""
+        """The store rejected or failed an append, a claim, a renewal or a sweep."""
 
     def record_replay(self) -> None:
-        """A recorded call was handed back instead of made."""
+        """The result of a call came from the journal."""
 
     def record_cache_lookup(self, *, hit: bool) -> None:
-        """The cache of answers was asked."""
+        """The response cache was queried."""
 
     def record_unproven(self) -> None:
         """The evidence of a checkpoint does not hold."""
@@ -70,11 +71,11 @@ class Telemetry:
         """A job is held because its code made no progress for too long."""
 
     def record_isolation(self, how: str) -> None:
-        """A suspect runs alone in a child process (`started`), is none any more (`cleared`), or is a dead letter
-        because that process died (`convicted`)."""
+        """A suspect runs isolated in a child process (`started`), is no suspect any more (`cleared`), or is a dead
+        letter because that process died (`convicted`)."""
 
     def record_sweep(self, stats: SweepStats) -> None:
-        """A sweep is over."""
+        """A sweep has ended."""
 
 
 NOTHING: Final = Timed()

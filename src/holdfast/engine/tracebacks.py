@@ -1,6 +1,6 @@
 """Tracebacks for people: the frames of the author's code, bounded, with their source lines and without secrets.
 
-A traceback of a job is mostly ours and asyncio's. What its reader looks for is the author's own line, so only these
+Most frames of a job's traceback are ours and asyncio's. Its reader looks for the author's own line, so only these
 frames are kept: the author's, and the innermost one of an installed package if the error came from there. Code of an
 application that is itself installed as a package counts as the author's if there is no other.
 """
@@ -22,7 +22,7 @@ from holdfast.model.stall_report import is_installed, is_library
 FRAMES_MAX: Final = 30
 BYTES_MAX: Final = 8 * 1024
 CAUSES_MAX: Final = 2
-"""So many errors behind an error (`raise … from`, a group) are recorded with it."""
+"""The number of errors behind an error (`raise … from`, a group) that are recorded with it."""
 
 _CODE_MAX: Final = 300
 _FILE_MAX: Final = 500
@@ -36,11 +36,11 @@ Place = tuple[FrameType, int]
 
 def extract_frames(error: BaseException) -> Frames:
     """The author's frames of an error, outermost first: `file`, `line`, `function`, `code`. `skipped` in the first one
-    counts those before it that were left out for length."""
+    counts the outer frames that were left out for length."""
     frames = _select(traceback.walk_tb(error.__traceback__))
     cause = error.__cause__
     if cause is not None and (not frames or isinstance(error, CallFailed)):
-        # A timeout stands where the call was cancelled, an error that was wrapped for the code where it was raised.
+        # A timeout has its frames where the call was cancelled, a wrapped error where it was raised.
         frames += _select(traceback.walk_tb(cause.__traceback__))
     return _bound(frames)
 
@@ -51,7 +51,7 @@ def extract_stack(frame: FrameType) -> Frames:
 
 
 def describe_cause(error: BaseException, depth: int = CAUSES_MAX) -> dict[str, Any] | None:
-    """The error behind an error, if the author's code has to do with it: its `type`, `message`, `traceback`, and the
+    """The error behind an error, if it has frames of the author's code: its `type`, `message`, `traceback`, and the
     `cause` behind that one."""
     cause = _find_cause(error)
     frames = [] if cause is None else extract_frames(cause)
@@ -59,13 +59,13 @@ def describe_cause(error: BaseException, depth: int = CAUSES_MAX) -> dict[str, A
         return None
     message = redact(str(cause))[:_MESSAGE_MAX]
     record: dict[str, Any] = {"type": type(cause).__qualname__, "message": message, "traceback": frames}
-    behind = describe_cause(cause, depth - 1)
-    return record if behind is None else record | {"cause": behind}
+    inner_cause = describe_cause(cause, depth - 1)
+    return record if inner_cause is None else record | {"cause": inner_cause}
 
 
 def _find_cause(error: BaseException) -> BaseException | None:
     if isinstance(error, CallFailed):
-        return None  # the engine wrapped an error, whose frames are this one's
+        return None  # the engine wrapped an error, and uses that error's frames
     if isinstance(error, BaseExceptionGroup):
         return error.exceptions[0]
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
@@ -73,7 +73,7 @@ def _find_cause(error: BaseException) -> BaseException | None:
 
 
 def format_frames(frames: Any) -> list[str]:
-    """Recorded frames as the lines of a Python traceback. What cannot be read is left out."""
+    """Recorded frames as the lines of a Python traceback. Malformed ones are left out."""
     lines: list[str] = []
     for frame in frames if isinstance(frames, list | tuple) else ():
         if not isinstance(frame, dict):
@@ -87,7 +87,7 @@ def format_frames(frames: Any) -> list[str]:
 
 
 def format_error(error: Any) -> str:
-    """A recorded error in one line: `KeyError: 'nope'`. A group says what is in it."""
+    """A recorded error in one line: `KeyError: 'nope'`. For a group, its first error is included."""
     if not isinstance(error, dict):
         return "" if error is None else str(error)
     parts = [str(error.get("type", "Error")), str(error.get("message", ""))]
@@ -145,7 +145,7 @@ def is_our_file(file: str) -> bool:
 
 
 def _bound(places: Sequence[Place]) -> Frames:
-    """As many of the innermost frames as there is room for."""
+    """As many of the innermost frames as fit."""
     frames: Frames = []
     size = 0
     for record in _describe(reversed(places[-FRAMES_MAX:])):

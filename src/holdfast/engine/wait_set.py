@@ -1,11 +1,11 @@
-"""Wait set: the open waits of one run, and the suspension that they make of it when nothing else is left.
+"""Wait set: the open waits of one run, and the suspension of the run when nothing else is left.
 
-A wait that may take long costs nothing while it lasts. As long as other tasks of the job do something, the run goes on
-around it; when every task waits, the run ends and nobody holds the job until the time has come or a letter has. The
-next run replays to the same place, and finds there what it waited for.
+A wait that may take long costs nothing while it lasts. As long as other tasks of the job do something, the run
+continues around it; when every task waits, the run ends, and no worker holds the job until the time has come or mail
+has arrived. The next run replays to the same place, and finds there what it waited for.
 
-A wait names its `topic`: whoever reads a letter rings it. Ringing says "look again", never what to see; so a bell that
-rings for nothing does no harm, and none that rang is lost, because what it announced is a fact of the journal already.
+A wait names its `topic`; the mailbox reader rings it. Ringing means "look again", and carries no data: so a needless
+ring does no harm, and no ring is lost, because the news is already an event of the journal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.model.states import WaitReason
 from holdfast.store.clock import Clock
 
 FOREIGN_WORK_GRACE_S: Final = 60.0
-"""So long a job is not suspended because its code waits for something that is not durable, beside a durable wait."""
+"""How long a job is not suspended because its code waits for something that is not durable, beside a durable wait."""
 
 _FIRST: Final = (
     WaitReason.RECONCILE,
@@ -33,7 +33,7 @@ _FIRST: Final = (
     WaitReason.CHILD,
     WaitReason.TIMER,
 )
-"""The reason a job shows when its tasks wait for different things: people first."""
+"""The wait reason of a job whose tasks wait for different things: the first of these, people first."""
 
 
 class _Wait(msgspec.Struct, eq=False):
@@ -53,12 +53,12 @@ class WaitSet:
         self._foreign_since: tuple[int, float] | None = None
 
     async def until(self, due_at: int) -> None:
-        """The instant has come, and the run is still on."""
+        """Waits until this time."""
         while self._clock.wall_us() < due_at:
             await self.look_again(WaitReason.TIMER, "", due_at)
 
     async def look_again(self, reason: WaitReason, topic: str, due_at: int | None = None) -> bool:
-        """Something was heard of the topic (True), or the time is up (False)."""
+        """Waits until the topic is rung (True), or the time is up (False)."""
         left_us = None if due_at is None else due_at - self._clock.wall_us()
         if left_us is not None and left_us <= 0:
             return False
@@ -77,7 +77,7 @@ class WaitSet:
                 timer.cancel()
 
     def ring(self, topic: str) -> None:
-        """Whoever waits for this looks again."""
+        """Wakes the waits for this topic: they look again."""
         for wait in self._open:
             if wait.topic == topic:
                 _ring(wait.rung, True)
@@ -87,21 +87,22 @@ class WaitSet:
         return bool(self._open)
 
     def asleep(self) -> Asleep | None:
-        """How the run ends if nothing but these waits is left; None if one of them is over or there is none."""
+        """The suspension that these waits mean if nothing else is left; None, if one of them is over or
+        there is none."""
         if not self._open or any(wait.rung.done() for wait in self._open):
             return None
         reasons = {wait.reason for wait in self._open}
-        due = [wait.due_at for wait in self._open if wait.due_at is not None]
-        return Asleep(next(one for one in _FIRST if one in reasons), min(due, default=None))
+        due_times = [wait.due_at for wait in self._open if wait.due_at is not None]
+        return Asleep(next(reason for reason in _FIRST if reason in reasons), min(due_times, default=None))
 
     def find_suspension(
         self, scheduler: ReplayScheduler, tasks: set[asyncio.Task[Any]], now_us: int
     ) -> Asleep | None:
-        """How the run ends if nothing is left but to wait for long; None, if it goes on."""
+        """The suspension, if nothing is left but long waits; None, if the run continues."""
         timer_us = scheduler.next_timer_us
         asleep = self.asleep()
         if self.is_open and asleep is None:
-            return None  # one of them is over
+            return None  # one of the waits is over
         if timer_us is not None:
             if timer_us - now_us < LONG_TIMER_US:
                 return None
@@ -111,15 +112,15 @@ class WaitSet:
         return asleep
 
     def _after_grace(self, scheduler: ReplayScheduler, asleep: Asleep | None) -> Asleep | None:
-        """The suspension, if the code has been waiting beside it for something that is not durable for too long."""
-        now, seen = scheduler.loop.time(), scheduler.deliveries
-        if self._foreign_since is None or self._foreign_since[0] != seen:
-            self._foreign_since = (seen, now)
+        """The suspension, if the code has waited beside it for something that is not durable for too long."""
+        now, deliveries = scheduler.loop.time(), scheduler.deliveries
+        if self._foreign_since is None or self._foreign_since[0] != deliveries:
+            self._foreign_since = (deliveries, now)
             scheduler.look_later(FOREIGN_WORK_GRACE_S)
             return None
         return asleep if now - self._foreign_since[1] >= FOREIGN_WORK_GRACE_S else None
 
 
-def _ring(rung: asyncio.Future[bool], heard: bool) -> None:
+def _ring(rung: asyncio.Future[bool], result: bool) -> None:
     if not rung.done():
-        rung.set_result(heard)
+        rung.set_result(result)

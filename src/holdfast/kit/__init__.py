@@ -1,9 +1,11 @@
-"""The parts on their own, for people with a loop of their own: blocking calls over the same store."""
+"""The kit: ledger, checkpoints, leases, sweep and cache as blocking calls, for programs with their own loop."""
 
 from __future__ import annotations
 
 from holdfast.errors import EvidenceFails
+from holdfast.kit.blocking_portal import Database, get_db
 from holdfast.kit.cache import LLMOutputCache
+from holdfast.kit.checkpoint_index import Checkpoint
 from holdfast.kit.checkpoints import CHECKPOINT_TYPES, CheckpointManager
 from holdfast.kit.evidence import (
     Evidence,
@@ -22,8 +24,6 @@ from holdfast.kit.leases import (
     WorkItem,
 )
 from holdfast.kit.ledger import ToolLedger
-from holdfast.kit.points import Checkpoint
-from holdfast.kit.portal import Database, get_db
 from holdfast.kit.sweep import RecoveryStats, RecoverySweep
 
 EvidenceVerificationError = EvidenceFails

@@ -1,8 +1,8 @@
-"""Model answers that were paid for once.
+"""Response cache of the kit: model responses that were paid for once.
 
-The question is the key: operation, model, prompt, task and work item, all of it, to the byte. The cache saves money and
-promises nothing; what must not happen twice belongs in the ledger. While one thread asks the model, others of this
-process with the same question wait for its answer instead of asking too.
+The key is the whole request: operation, model, prompt, task and work item, byte for byte. The cache saves money and
+guarantees nothing; a call that must not happen twice belongs in the ledger. While one thread requests a response, other
+threads of this process with the same request wait for it instead of sending their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.kit.portal import Database, need_db
+from holdfast.kit.blocking_portal import Database, need_db
 from holdfast.model import canonical
 from holdfast.model.limits import BLOB_BYTES_MAX
 from holdfast.model.time import SECOND
@@ -24,7 +24,7 @@ WEEK_S: Final = 7 * 24 * 3600
 
 
 class LLMOutputCache:
-    """Answers by question, for a week unless said otherwise."""
+    """Model responses by request, for a week by default."""
 
     def __init__(
         self,
@@ -50,7 +50,8 @@ class LLMOutputCache:
         work_item_id: str | None = None,
         expires_in_seconds: float | None = None,
     ) -> Any:
-        """The stored answer, or a new one from `generate_fn`, which is then stored. Its errors are the caller's."""
+        """Return the stored response, or a new one from `generate_fn`, which is then stored. Its errors reach the
+        caller."""
         key = self._key(operation_type, prompt, model, task_id, work_item_id)
         found = self._stored(key)
         if found is not None:
@@ -77,12 +78,12 @@ class LLMOutputCache:
         task_id: str | None = None,
         work_item_id: str | None = None,
     ) -> bool:
-        """The answer is forgotten; says whether there was one."""
+        """Remove the stored response; returns whether there was one."""
         key = self._key(operation_type, prompt, model, task_id, work_item_id)
         return self.db.run(self.db.store.cache.drop(key))
 
     def cleanup_expired(self) -> int:
-        """Answers whose time is over are gone; how many."""
+        """Remove expired responses; returns how many."""
         total = 0
         while dropped := self.db.run(self.db.store.cache.drop_expired()):
             total += dropped
@@ -117,5 +118,5 @@ class LLMOutputCache:
     def _key(
         operation_type: str, prompt: Any, model: str, task_id: str | None, work_item_id: str | None
     ) -> bytes:
-        asked = [operation_type, model, prompt, task_id, work_item_id]
-        return hashlib.sha256(canonical.encode(asked, bytes_max=BLOB_BYTES_MAX)).digest()
+        request = [operation_type, model, prompt, task_id, work_item_id]
+        return hashlib.sha256(canonical.encode(request, bytes_max=BLOB_BYTES_MAX)).digest()

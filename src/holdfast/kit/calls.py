@@ -1,4 +1,4 @@
-"""A call as the kit's ledger knows it, and how its facts are told."""
+"""Calls of the kit's ledger: their identity and their events."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from holdfast.model.ledger import CallRow, idempotency_key
 from holdfast.model.side_effects import Effect, ProbeAnswer
 
 Probe = Callable[[str], ProbeAnswer | str | bool]
-"""Looks for the effect of a call by its key: `happened`, `not_happened`, `cannot_tell`, or simply True and False."""
+"""Checks by the idempotency key whether a call happened: `happened`, `not_happened`, `cannot_tell`, or simply True and
+False."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be called, and where its facts are."""
+    """A tool call, and the job whose journal records it."""
 
     job_id: str
     step_key: str
@@ -36,7 +37,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def call_of(tool: str, command: Any, task_id: str | None, work_item_id: str | None, effect: Effect) -> Call:
-    """The call: the same tool, command and work item of the same task is the same call."""
+    """The call. The same tool, command and work item of the same task is the same call."""
     check_name(tool, "tool name")
     digest = canonical.hex_digest(canonical.encode([tool, command, work_item_id], bytes_max=INLINE_MAX * 2))
     name = tool if len(tool) <= 80 else digest_text(tool)
@@ -55,19 +56,19 @@ DIGITS: Final = "0123456789abcdef"
 
 
 def get_shared_task(digit: str) -> str:
-    """The journal of calls without a task: sixteen of them, so that unlike calls rarely meet."""
+    """The journal of calls without a task: one of sixteen, so that writes of different calls rarely conflict."""
     return f"kit-ledger:{digit}"
 
 
 def answer_of(probe: Probe, key: str) -> ProbeAnswer:
-    """What the probe says; one that fails cannot tell."""
+    """The answer of the probe; a probe that fails cannot tell."""
     try:
-        said = probe(key)
+        answer = probe(key)
     except Exception:
         return ProbeAnswer.CANNOT_TELL
-    if isinstance(said, bool):
-        return ProbeAnswer.HAPPENED if said else ProbeAnswer.NOT_HAPPENED
-    return ProbeAnswer(said)
+    if isinstance(answer, bool):
+        return ProbeAnswer.HAPPENED if answer else ProbeAnswer.NOT_HAPPENED
+    return ProbeAnswer(answer)
 
 
 def render_value(value: Any, *, replayed: bool) -> dict[str, Any]:

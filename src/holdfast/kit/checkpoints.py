@@ -1,4 +1,4 @@
-"""Checkpoints with evidence, for people with a loop of their own.
+"""Checkpoints with evidence, for programs with their own loop.
 
     step = manager.begin_step("report-7", "iteration_start", {"page": 3})        # durable: we are about to
     … the work …
@@ -7,13 +7,13 @@
     point = manager.get_last_verified_checkpoint("report-7")                     # after any crash, on any process
     state = manager.rollback_to_checkpoint(point.checkpoint_id)
 
-A task is a job, and a checkpoint two facts in its journal: begun and committed. The place of the commit in the journal
-is its number, so numbers are 1, 2, 3 … without gaps or doubles, however many processes write. A begin without a commit
-is what a crash in between leaves: `list_open_steps` shows it.
+A task is a job, and a checkpoint is two events in its journal: begun and committed. The position of the commit in the
+journal gives its number, so numbers are 1, 2, 3 … without gaps or duplicates, however many processes write. A crash in
+between leaves a begin without a commit: `list_open_steps` lists it.
 
-A checkpoint counts for resuming when its evidence held at the commit *and* holds now: a file that has vanished since
-makes the one before it the last. Facts are never changed, so dropping a checkpoint is one more fact: it is neither
-listed nor gone back to any more, and its place in the chain of hashes stays.
+A resume uses a checkpoint if its evidence held at the commit *and* holds now: if a file has vanished since, the
+checkpoint before it is the last. Events are never changed, so dropping a checkpoint is one more event: it is no longer
+listed or offered for rollback, and its place in the hash chain stays.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.errors import EvidenceFails, InvalidMove, InvalidPayload, NotFound
+from holdfast.kit.blocking_portal import Database, need_db
+from holdfast.kit.checkpoint_index import Checkpoint, Entry, Index
 from holdfast.kit.evidence import Check, EvidencePack, EvidenceVerifier, pack_from_dict
 from holdfast.kit.packing import pack, same_again, unpack
-from holdfast.kit.points import Checkpoint, Entry, Index
-from holdfast.kit.portal import Database, need_db
 from holdfast.kit.tasks import TASK_KIND, Tasks, task_job
 from holdfast.model.events import (
     CheckpointBegun,
@@ -51,7 +51,7 @@ CHECKPOINT_TYPES: Final = (
     "manual_checkpoint",
     "error_boundary",
 )
-"""The usual ones. Any other name is a type of your own."""
+"""The usual types. Any other name is a custom type."""
 
 KEPT_MAX: Final = 100
 TASKS_REMEMBERED: Final = 512
@@ -60,7 +60,7 @@ _AT: Final = "@"
 
 
 class CheckpointManager:
-    """Checkpoints of one store. Any number of these, in any number of processes and threads, may share it."""
+    """Checkpoints of one store. Any number of managers, in any number of processes and threads, may share it."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class CheckpointManager:
         self._indexes: OrderedDict[str, Index] = OrderedDict()
         self._lock = threading.Lock()
 
-    # ── making one ────────────────────────────────────────────────────────────────────────────────
+    # ── begin and commit ──────────────────────────────────────────────────────────────────────────
 
     def begin_step(
         self,
@@ -91,7 +91,7 @@ class CheckpointManager:
         work_item_id: str | None = None,
         metadata: Any = None,
     ) -> str:
-        """It is durable that this step has begun, in this state; its id. Making the task is part of it."""
+        """Record durably that this step has begun, in this state; returns its id. Creates the task if necessary."""
         check_name(checkpoint_type, "checkpoint type")
         job_id = self.tasks.ensure(task_id)
         step_id = new_step_id(self.db, task_id)
@@ -102,9 +102,9 @@ class CheckpointManager:
     def commit_step(
         self, step_id: str, evidence_pack: EvidencePack | None = None, checkpoint_id: str | None = None
     ) -> Checkpoint:
-        """The checkpoint is durable, with its evidence and what was found about it; any process may do this.
+        """Record the checkpoint durably, with its evidence and the findings on it; any process may do this.
 
-        Committing a step again returns what the first commit made. A step that nobody began is NotFound.
+        Committing a step again returns the checkpoint of the first commit. A step that was never begun raises NotFound.
         """
         task_id = _task_of(step_id)
         job_id = task_job(task_id)
@@ -120,22 +120,22 @@ class CheckpointManager:
                     raise InvalidMove(msg, hint="Leave checkpoint_id out to get a new one.")
             holds = self.auto_verify and self.verifier.verify_pack(evidence).holds
             findings = _findings(evidence) if self.auto_verify else ()
-            told = evidence.to_dict()
+            evidence_json = evidence.to_dict()
             self.tasks.write(
-                job_id, (CheckpointCommitted(entry.step_id, told, findings, holds, checkpoint_id),)
+                job_id, (CheckpointCommitted(entry.step_id, evidence_json, findings, holds, checkpoint_id),)
             )
         committed = self._index(job_id).find(step_id)
         assert committed is not None
         return self._load(task_id, committed)
 
     def save(self, task_id: str, checkpoint_type: str, snapshot: Any, evidence: EvidencePack) -> Checkpoint:
-        """Begin and commit in one go, for a point whose work is done already."""
+        """Begin and commit at once, for a checkpoint whose work is already done."""
         return self.commit_step(self.begin_step(task_id, checkpoint_type, snapshot), evidence)
 
-    # ── looking ───────────────────────────────────────────────────────────────────────────────────
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────
 
     def get_checkpoint(self, checkpoint_id: str) -> Checkpoint:
-        """The checkpoint, or NotFound: never committed, dropped, or nobody's."""
+        """Return the checkpoint, or raise NotFound: never committed, dropped, or unknown."""
         task_id, entry = self._find(checkpoint_id)
         return self._load(task_id, entry)
 
@@ -145,14 +145,14 @@ class CheckpointManager:
         return [self._load(task_id, entry) for entry, _ in zip(index.newest(), range(limit), strict=False)]
 
     def list_open_steps(self, task_id: str) -> list[str]:
-        """Steps that were begun and not committed: under way, or cut off by a crash."""
+        """Steps that were begun and not committed: in progress, or interrupted by a crash."""
         entries = self._index(task_job(task_id)).entries.values()
         return [entry.step_id for entry in entries if not entry.committed_seq and not entry.dropped]
 
-    # ── counting on one ───────────────────────────────────────────────────────────────────────────
+    # ── verify and roll back ──────────────────────────────────────────────────────────────────────
 
     def verify_checkpoint(self, checkpoint_id: str) -> bool:
-        """Whether its evidence holds now. A verdict that differs from the last one is put on record."""
+        """Whether its evidence holds now. A verdict that differs from the last one is recorded."""
         task_id, entry = self._find(checkpoint_id)
         checkpoint = self._load(task_id, entry)
         holds = self.verifier.verify_pack(checkpoint.evidence_pack).holds
@@ -164,7 +164,7 @@ class CheckpointManager:
     def get_last_verified_checkpoint(
         self, task_id: str, checkpoint_type: str | None = None
     ) -> Checkpoint | None:
-        """Where to go on: the latest whose evidence held when it was committed and holds now."""
+        """The checkpoint to resume from: the latest whose evidence held when it was committed and holds now."""
         for entry in self._index(task_job(task_id)).newest():
             if not entry.holds or checkpoint_type not in {None, entry.kind}:
                 continue
@@ -174,21 +174,22 @@ class CheckpointManager:
         return None
 
     def rollback_to_checkpoint(self, checkpoint_id: str) -> Any:
-        """The state at that point, if its evidence holds now; EvidenceFails says what does not."""
+        """Return the state of the checkpoint if its evidence holds now; otherwise raise EvidenceFails with the
+        findings."""
         task_id, entry = self._find(checkpoint_id)
         checkpoint = self._load(task_id, entry)
         verdict = self.verifier.verify_pack(checkpoint.evidence_pack)
         if not verdict.holds:
             pieces = checkpoint.evidence_pack.evidence_list
-            why = "; ".join(one.verification_error for one in pieces if one.verification_error)
+            why = "; ".join(piece.verification_error for piece in pieces if piece.verification_error)
             msg = f"checkpoint {checkpoint_id} does not hold ({verdict.verified} of {verdict.total}): {why}"
             raise EvidenceFails(msg)
         return checkpoint.snapshot
 
-    # ── letting go ────────────────────────────────────────────────────────────────────────────────
+    # ── delete ────────────────────────────────────────────────────────────────────────────────────
 
     def delete_checkpoint(self, checkpoint_id: str) -> bool:
-        """The checkpoint is not offered any more; says whether it was."""
+        """Drop the checkpoint; returns whether it was offered before."""
         try:
             task_id, entry = self._find(checkpoint_id)
         except NotFound:
@@ -197,8 +198,8 @@ class CheckpointManager:
         return True
 
     def trim(self, task_id: str, keep: int = KEPT_MAX) -> int:
-        """At most `keep` checkpoints are offered, the latest, and the last verified one whatever its age; says how many
-        went. A task that is over keeps what it has."""
+        """Offer at most `keep` checkpoints: the latest, and the last verified one whatever its age; returns how many
+        were dropped. A task that has ended keeps all."""
         if keep < 1:
             msg = f"cannot keep {keep} checkpoints"
             raise InvalidPayload(msg, hint="Keep at least one.")
@@ -215,14 +216,14 @@ class CheckpointManager:
     def finish_task(
         self, task_id: str, success: bool = True, *, output: Any = None, error: Any = None
     ) -> None:
-        """The task is over; its checkpoints can still be read."""
+        """End the task; its checkpoints can still be read."""
         self.tasks.finish(task_id, success=success, output=output, error=error)
 
     def task_status(self, task_id: str) -> str:
-        """`running`, `succeeded`, `failed` or `cancelled`; NotFound for a task nobody began."""
+        """`running`, `succeeded`, `failed` or `cancelled`; NotFound for an unknown task."""
         return self.tasks.status(task_id)
 
-    # ── inside ────────────────────────────────────────────────────────────────────────────────────
+    # ── internals ─────────────────────────────────────────────────────────────────────────────────
 
     def _index(self, job_id: str) -> Index:
         """The index of the task, up to date."""
@@ -247,7 +248,8 @@ class CheckpointManager:
         raise _missing("checkpoint", checkpoint_id)
 
     def _tasks_with(self, checkpoint_id: str) -> Iterator[str]:
-        """Ids of our own name their task. One that a caller chose is looked for, first in what is known here."""
+        """Tasks that may have this checkpoint. A generated id names its task; an id that a caller chose is searched
+        for, first in the indexes of this process."""
         if _AT in checkpoint_id and checkpoint_id.startswith("ckpt_"):
             yield _task_of(checkpoint_id)
             return
@@ -269,7 +271,7 @@ class CheckpointManager:
                 return
 
     def _load(self, task_id: str, entry: Entry) -> Checkpoint:
-        """The checkpoint, whole, from its two facts."""
+        """Load the checkpoint from its two events."""
         begun, _ = self._fact(task_id, entry.begun_seq)
         committed, at = self._fact(task_id, entry.committed_seq)
         assert isinstance(begun, CheckpointBegun)
@@ -300,7 +302,7 @@ class CheckpointManager:
 def error_boundary(
     step_id: str, state: Any, work_item_id: str
 ) -> tuple[CheckpointBegun, CheckpointCommitted]:
-    """The facts of a checkpoint that tells of an error. It holds nothing, so nobody resumes from it."""
+    """The events of a checkpoint that reports an error. It does not hold, so no resume uses it."""
     begun = CheckpointBegun(step_id, "error_boundary", {"json": same_again(state)}, work_item_id)
     return begun, CheckpointCommitted(step_id, EvidencePack().to_dict())
 
@@ -311,15 +313,15 @@ def new_step_id(db: Database, task_id: str) -> str:
 
 def _findings(evidence: EvidencePack) -> tuple[Any, ...]:
     return tuple(
-        {"finding": str(one.verification_status), "reason": one.verification_error or ""}
-        for one in evidence.evidence_list
+        {"finding": str(piece.verification_status), "reason": piece.verification_error or ""}
+        for piece in evidence.evidence_list
     )
 
 
 def _with_findings(evidence: EvidencePack, findings: tuple[Any, ...]) -> EvidencePack:
-    for one, found in zip(evidence.evidence_list, findings, strict=False):
-        one.verification_status = type(one.verification_status)(found["finding"])
-        one.verification_error = found["reason"] or None
+    for piece, found in zip(evidence.evidence_list, findings, strict=False):
+        piece.verification_status = type(piece.verification_status)(found["finding"])
+        piece.verification_error = found["reason"] or None
     return evidence
 
 
@@ -330,5 +332,5 @@ def _task_of(step_id: str) -> str:
     return task_id
 
 
-def _missing(what: str, name: str) -> NotFound:
-    return NotFound(f"there is no {what} {name!r}", hint="list_checkpoints(task_id) shows what there is.")
+def _missing(label: str, name: str) -> NotFound:
+    return NotFound(f"there is no {label} {name!r}", hint="list_checkpoints(task_id) shows what there is.")

@@ -1,4 +1,4 @@
-"""Evidence, as people with a loop of their own write it; the looking is `holdfast.engine.evidence`."""
+"""Evidence in the form that kit users write; `holdfast.engine.evidence` verifies it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.model import evidence as model
 from holdfast.model.evidence import EvidenceVerdict, Result
 
 _NOTED: Final = ("observed", "actual_exit_code", "actual", "exit_code", "returncode")
-"""Where people note the code that a command really ended with."""
+"""Keys under which users record the exit code that a command ended with."""
 
 
 class EvidenceType(StrEnum):
@@ -45,7 +45,7 @@ _CLAIMS: Final[Mapping[str, type[model.Evidence]]] = {
 
 @dataclass
 class Evidence:
-    """One claim. `expected` says what must be so; `metadata` what is known about it."""
+    """One piece of evidence. `expected` says what must hold; `metadata` holds further details."""
 
     evidence_type: EvidenceType | str
     description: str = ""
@@ -60,28 +60,28 @@ class Evidence:
         except ValueError:
             msg = f"{self.evidence_type!r} is not a type of evidence"
             raise InvalidPayload(msg, hint=f"Use one of {', '.join(EvidenceType)}.") from None
-        self.claim()  # what cannot be checked is refused where it is written, not at the next resume
+        self.claim()  # invalid evidence is rejected where it is written, not at the next resume
 
     def claim(self) -> model.Evidence:
-        """The claim as the model has it; InvalidPayload names what is missing."""
+        """The evidence as the model defines it; raises InvalidPayload that names what is missing."""
         expected, metadata = self.expected or {}, self.metadata or {}
-        given: dict[str, Any] = {"evidence_type": str(self.evidence_type), "description": self.description}
+        fields: dict[str, Any] = {"evidence_type": str(self.evidence_type), "description": self.description}
         match self.evidence_type:
             case EvidenceType.ARTIFACT_EXISTS:
-                given |= {"path": expected.get("path"), "kind": expected.get("type", "any")}
+                fields |= {"path": expected.get("path"), "kind": expected.get("type", "any")}
             case EvidenceType.FILE_SHA256:
-                given |= {"path": expected.get("path"), "sha256": expected.get("sha256")}
+                fields |= {"path": expected.get("path"), "sha256": expected.get("sha256")}
             case EvidenceType.COMMAND_EXIT:
                 noted = next((metadata[name] for name in _NOTED if name in metadata), None)
-                given |= {"exit_code": expected.get("exit_code", 0), "observed": noted}
-                given["command"] = str(metadata.get("command", ""))
+                fields |= {"exit_code": expected.get("exit_code", 0), "observed": noted}
+                fields["command"] = str(metadata.get("command", ""))
             case EvidenceType.DB_ROW:
-                given |= {name: expected[name] for name in ("table", "where", "values") if name in expected}
-                given["db_path"] = metadata.get("db_path")
+                fields |= {name: expected[name] for name in ("table", "where", "values") if name in expected}
+                fields["db_path"] = metadata.get("db_path")
             case _:
-                given |= {"name": metadata.get("name") or expected.get("name"), "expected": expected}
+                fields |= {"name": metadata.get("name") or expected.get("name"), "expected": expected}
         try:
-            claim: model.Evidence = msgspec.convert(given, _CLAIMS[self.evidence_type])
+            claim: model.Evidence = msgspec.convert(fields, _CLAIMS[self.evidence_type])
         except msgspec.ValidationError as error:
             msg = f"{self.evidence_type} evidence: {error}"
             raise InvalidPayload(msg, hint="See docs/kit.md for what each type expects.") from None
@@ -104,7 +104,8 @@ class Evidence:
 
 @dataclass
 class EvidencePack:
-    """The evidence of one checkpoint, and how much of it is needed. One without evidence claims nothing, and holds."""
+    """The evidence of one checkpoint, and how much of it is required. A pack without evidence claims nothing, and
+    holds."""
 
     evidence_list: list[Evidence] = field(default_factory=list)
     require_all: bool = True
@@ -119,7 +120,7 @@ class EvidencePack:
         return model.EvidenceSet(claims, self.require_all, self.allow_partial, self.min_verified)
 
     def verdict(self) -> EvidenceVerdict:
-        """What the findings add up to."""
+        """The verdict on the findings."""
         found = [Result(evidence.verification_status.value) for evidence in self.evidence_list]
         return self.rules().judge(found)
 
@@ -140,17 +141,17 @@ class EvidencePack:
         }
 
 
-def pack_from_dict(told: Mapping[str, Any]) -> EvidencePack:
-    """The pack that `to_dict` wrote, nothing verified yet."""
+def pack_from_dict(document: Mapping[str, Any]) -> EvidencePack:
+    """The pack that `to_dict` wrote, with no piece verified yet."""
     pieces = [
-        Evidence(one["evidence_type"], one["description"], one["expected"], one["metadata"])
-        for one in told.get("evidence_list", ())
+        Evidence(piece["evidence_type"], piece["description"], piece["expected"], piece["metadata"])
+        for piece in document.get("evidence_list", ())
     ]
-    return EvidencePack(pieces, told["require_all"], told["allow_partial"], told["min_verified"])
+    return EvidencePack(pieces, document["require_all"], document["allow_partial"], document["min_verified"])
 
 
 class EvidenceVerifier:
-    """Looks at the world. Relative paths start at `base_path`; `own_file` is the store's SQLite file, if it has one."""
+    """Verifies evidence. Relative paths start at `base_path`; `own_file` is the store's SQLite file, if it has one."""
 
     def __init__(
         self,
@@ -171,14 +172,14 @@ class EvidenceVerifier:
         return self._looker.checks
 
     def verify(self, evidence: Evidence) -> bool:
-        """Whether it is so; the evidence itself says why, if it is not."""
+        """Whether the evidence holds; if not, the evidence itself records why."""
         self._look(evidence, evidence.claim())
         return evidence.is_verified
 
     verify_evidence = verify
 
     def verify_pack(self, pack: EvidencePack) -> EvidenceVerdict:
-        """Every piece is looked at; what they add up to."""
+        """Verify every piece; returns the verdict."""
         rules = pack.rules()
         found = [
             self._look(evidence, claim)

@@ -1,7 +1,8 @@
 """Heartbeat thread: renews the lease of one work item while its holder works.
 
-The kit's own renewal loop: its callers are synchronous, have no event loop, and hold items one by one under leases that
-end in store time, as its contract says. Workers renew theirs in `engine.lease_renewal`."""
+The kit has its own renewal loop, because its callers are synchronous, have no event loop, and hold items one by one
+under leases that end in store time, as its contract says. Workers renew theirs in `engine.lease_renewal`.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +16,17 @@ HEARTBEAT_S: Final = 30
 FAILURES_MAX: Final = 3
 
 Lost = Callable[[str, HoldfastError], None]
-"""Told the item and why it is lost, from the heartbeat's thread: stop working on it."""
+"""Callback, from the heartbeat's thread: the item, and why its lease is lost. The holder must stop working on it."""
 
 
 class Renews(Protocol):
-    """What a heartbeat needs of whoever holds the lease."""
+    """What a heartbeat needs from the holder of the lease."""
 
     def renew_lease(self, work_item_id: str, lease_duration_seconds: float | None = None) -> int: ...
 
 
 class HeartbeatThread(threading.Thread):
-    """Renews one lease every so often. Gives up when the lease is lost, or after three failures in a row."""
+    """Renews one lease at an interval. Stops when the lease is lost, or after three failures in a row."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class HeartbeatThread(threading.Thread):
                 self.beats += 1
 
     def stop(self) -> None:
-        """No more renewals; the thread has ended."""
+        """Stop renewing; returns when the thread has ended."""
         self._stopping.set()
         if self.is_alive() and threading.current_thread() is not self:
             self.join()

@@ -1,11 +1,11 @@
-"""Work items that many workers share, each held by one at a time.
+"""Work queue with leases: work items that many workers share, each held by one worker at a time.
 
-A work item is a job; acquiring it is a claim, and finishing it an append that carries the claim's fence. So a worker
-that was paused too long, and whose item somebody else has taken, is told so when it comes back, and writes nothing:
-`release_lease` and `renew_lease` raise, they do not report success.
+A work item is a job; acquiring it is a claim, and finishing it is an append that carries the claim's fence. So a worker
+that was paused too long, and whose item another worker has acquired, gets an error when it comes back, and writes
+nothing: `release_lease` and `renew_lease` raise, they do not report success.
 
-An item whose lease ran out can be acquired at once, by anybody; nobody has to wait for a sweep. An item that keeps
-losing its workers is set aside as a dead letter instead of taking the next one down.
+An item whose lease ran out can be acquired at once, by any worker, without waiting for a sweep. An item that keeps
+losing its workers becomes a dead letter, so that it does not take down more of them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from holdfast.errors import (
     LeaseTaken,
     MailWaiting,
 )
+from holdfast.kit.blocking_portal import Database, need_db
 from holdfast.kit.heartbeat import HEARTBEAT_S, HeartbeatThread, Lost
-from holdfast.kit.portal import Database, need_db
 from holdfast.kit.tasks import ITEMS_QUEUE, TASK_KIND, Tasks, items_queue, task_of_queue
 from holdfast.model.append import Holder, Move, append_of
 from holdfast.model.events import (
@@ -65,7 +65,7 @@ _WORDS: Final = {
 
 
 class WorkItem(msgspec.Struct, frozen=True, kw_only=True):
-    """An item that this worker holds. `retry_count` is how often it lost a worker since it last got on."""
+    """An item that this worker holds. `retry_count` is how many workers it has lost since its last progress."""
 
     work_item_id: str
     task_id: str | None
@@ -78,7 +78,7 @@ class WorkItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds an item, and for how long. `status` is `failed` for a dead letter too: it needs a person."""
+    """The holder of an item, and until when. `status` is `failed` for a dead letter too: it needs a person."""
 
     work_item_id: str
     status: str
@@ -90,7 +90,7 @@ class LeaseStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Lease:
-    """A lease as its holder keeps it: what it writes with, and until when, by its own clock."""
+    """A lease on its holder's side: the credentials for writes, and when it ends by the holder's own clock."""
 
     def __init__(self, grant: Grant, until_us: int) -> None:
         head = Head(grant.head_seq, grant.head_hash)
@@ -105,7 +105,7 @@ class _Lease:
 
 
 class LeaseManager:
-    """One worker's leases. Threads may share it."""
+    """The leases of one worker. Threads may share it."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class LeaseManager:
         priority: int = PRIORITY_DEFAULT,
         work_item_id: str | None = None,
     ) -> str:
-        """A work item waits for a worker; its id. The same id with the same content again is the same item."""
+        """Submit a work item; returns its id. The same id with the same content again is the same item."""
         draft = self._draft(task_id, work_type, input_data, priority, work_item_id)
         return self.db.run(self.db.store.jobs.submit(draft)).job_id
 
@@ -149,8 +149,8 @@ class LeaseManager:
         *,
         priority: int = PRIORITY_DEFAULT,
     ) -> list[str]:
-        """A work item for each input, all of them or none; their ids."""
-        drafts = [self._draft(task_id, work_type, given, priority, None) for given in inputs]
+        """Submit a work item for each input, all of them or none; returns their ids."""
+        drafts = [self._draft(task_id, work_type, input_data, priority, None) for input_data in inputs]
         return [submitted.job_id for submitted in self.db.run(self.db.store.jobs.submit_many(drafts))]
 
     # ── leases ────────────────────────────────────────────────────────────────────────────────────
@@ -161,7 +161,7 @@ class LeaseManager:
         work_type_filter: str | None = None,
         task_id_filter: str | None = None,
     ) -> WorkItem | None:
-        """The most important, then the oldest item that is free, now held by this worker; None if there is none."""
+        """Acquire the free item with the highest priority, then the oldest; None if there is none."""
         ttl_us = self._ttl_us(lease_duration_seconds)
         while True:
             grant = self._claim(ttl_us, work_type_filter, task_id_filter)
@@ -173,7 +173,7 @@ class LeaseManager:
             self._bury(lease)
 
     def renew_lease(self, work_item_id: str, lease_duration_seconds: float | None = None) -> int:
-        """The lease lasts anew from now; when it ends. LeaseExpired if its time was over already, LeaseTaken if
+        """Extend the lease from now; returns when it ends. Raises LeaseExpired if it had ended already, LeaseTaken if
         another worker has the item."""
         lease = self._mine(work_item_id)
         ttl_us = self._ttl_us(lease_duration_seconds)
@@ -194,18 +194,18 @@ class LeaseManager:
         *,
         retry: bool = False,
     ) -> bool:
-        """The item is done, or has failed, and nobody's. With `retry` a failure puts it back, until its tries are used
-        up.
+        """End the item as completed or failed, and give the lease back. With `retry` a failed item is requeued, until
+        its attempts are used up.
 
-        Raises LeaseTaken or LeaseExpired when the item is not this worker's any more; nothing was written then. False
-        when somebody had cancelled the item meanwhile: it ended as cancelled.
+        Raises LeaseTaken or LeaseExpired if this worker no longer holds the item; then nothing was written. Returns
+        False if the item was cancelled meanwhile: it ended as cancelled.
         """
         lease = self._mine(work_item_id)
         events, move = _ending(lease, success=success, output=output_data, error=error, retry=retry)
         return self._end(lease, events, move)
 
     def check_lease_status(self, work_item_id: str) -> LeaseStatus:
-        """Who holds the item now, whoever that is."""
+        """The current holder of the item, which may be another worker."""
         head = self.db.look(self.db.store.jobs.head(work_item_id))
         now = self.db.lease_now_us()
         boot = head.lease_boot if self.db.on_server else self.db.clock.boot()
@@ -222,7 +222,7 @@ class LeaseManager:
         )
 
     def get_my_leases(self) -> list[WorkItem]:
-        """What this worker holds, as far as it knows: the leases it acquired and has neither released nor lost."""
+        """The leases that this worker acquired and has neither released nor lost, as far as it knows."""
         with self._lock:
             leases = list(self._leases.values())
         return [self._item(lease) for lease in leases]
@@ -236,15 +236,15 @@ class LeaseManager:
         """A thread that renews this lease until it is stopped; use it in a `with` block."""
         return HeartbeatThread(self, work_item_id, interval_seconds, on_lease_lost=on_lease_lost)
 
-    # ── inside ────────────────────────────────────────────────────────────────────────────────────
+    # ── internals ─────────────────────────────────────────────────────────────────────────────────
 
     def _draft(
-        self, task_id: str | None, work_type: str, given: Any, priority: int, work_item_id: str | None
+        self, task_id: str | None, work_type: str, input_data: Any, priority: int, work_item_id: str | None
     ) -> JobDraft:
         if task_id is not None:
             self._tasks.ensure(task_id)
         queue = items_queue(task_id)
-        return JobDraft(kind=work_type, queue=queue, input=given, priority=priority, job_id=work_item_id)
+        return JobDraft(kind=work_type, queue=queue, input=input_data, priority=priority, job_id=work_item_id)
 
     def _ttl_us(self, seconds: float | None) -> int:
         return int((self.lease_duration_seconds if seconds is None else seconds) * SECOND)
@@ -255,9 +255,7 @@ class LeaseManager:
         known = self._open_queues()
         grant = self._ask(ttl_us, work_type, known)
         if grant is None and self._queues_at is not None:
-            self._queues_at = (
-                None  # a task may have come up since: look again before saying that there is nothing
-            )
+            self._queues_at = None  # a task may have been created since: refresh before returning None
             fresh = self._open_queues()
             if fresh != known:
                 grant = self._ask(ttl_us, work_type, fresh)
@@ -279,7 +277,7 @@ class LeaseManager:
         return None
 
     def _open_queues(self) -> tuple[str, ...]:
-        """The queues of all tasks that are not over, and the one of items without a task. Looked up now and then."""
+        """The queues of all tasks that have not ended, and the one of items without a task. Refreshed now and then."""
         now = self.db.clock.tick_us()
         if self._queues_at is None or not 0 <= now - self._queues_at < OPEN_TASKS_FRESH_US:
             open_tasks = self._open_tasks()
@@ -288,9 +286,9 @@ class LeaseManager:
         return self._queues
 
     def _open_tasks(self) -> Iterator[str]:
-        which, cursor = JobFilter(kind=TASK_KIND, status=Status.PENDING), None
+        filter_, cursor = JobFilter(kind=TASK_KIND, status=Status.PENDING), None
         while True:
-            page = self.db.run(self.db.store.jobs.list(which, limit=1000, cursor=cursor))
+            page = self.db.run(self.db.store.jobs.list(filter_, limit=1000, cursor=cursor))
             for record in page.items:
                 if record.job_id.startswith("kit-task:"):
                     yield record.job_id.removeprefix("kit-task:")
@@ -314,13 +312,13 @@ class LeaseManager:
     def _item(self, lease: _Lease) -> WorkItem:
         grant = lease.grant
         (created,) = self.db.look(self.db.store.journal.read(grant.job_id, limit=1))
-        asked = unseal(created)
-        assert isinstance(asked, JobCreated)
+        created_event = unseal(created)
+        assert isinstance(created_event, JobCreated)
         return WorkItem(
             work_item_id=grant.job_id,
             task_id=task_of_queue(grant.queue),
             work_type=grant.kind,
-            input_data=asked.input,
+            input_data=created_event.input,
             lease_holder=self.worker_id,
             lease_expires_at=lease.until_us,
             fence=grant.fence,
@@ -336,7 +334,7 @@ class LeaseManager:
         return lease
 
     def _end(self, lease: _Lease, events: tuple[Event, ...], move: Move) -> bool:
-        """The last facts are written under the lease's fence; False if a cancel came first and was carried out."""
+        """Write the last events under the lease's fence; False if a cancel came first and was carried out."""
         job_id = lease.grant.job_id
         cancelled = False
         while True:
@@ -345,12 +343,14 @@ class LeaseManager:
             try:
                 self.db.run(self.db.store.journal.append(append))
             except MailWaiting:
-                letters = self.db.run(self.db.store.post.read(job_id, after=lease.mail_seen))
-                lease.mail_seen = letters[-1].mail_seq
-                for letter in letters:
-                    if letter.kind is MailKind.CANCEL and not cancelled:
-                        asked = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
-                        events, move = (asked, JobCancellation()), Move(status=Status.CANCELLED)
+                messages = self.db.run(self.db.store.post.read(job_id, after=lease.mail_seen))
+                lease.mail_seen = messages[-1].mail_seq
+                for message in messages:
+                    if message.kind is MailKind.CANCEL and not cancelled:
+                        cancel = CancelRequested(
+                            by=message.sender, why=message.name, mail_seq=message.mail_seq
+                        )
+                        events, move = (cancel, JobCancellation()), Move(status=Status.CANCELLED)
                         cancelled = True
             except Fenced:
                 raise self._lost(job_id) from None
@@ -374,7 +374,7 @@ _DEAD: Final = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
 def _ending(
     lease: _Lease, *, success: bool, output: Any, error: Any, retry: bool
 ) -> tuple[tuple[Event, ...], Move]:
-    """How an item that is released goes on."""
+    """The events and the status change of a release."""
     if success:
         return (JobCompleted(output),), Move(status=Status.COMPLETED)
     if not retry:
@@ -387,7 +387,7 @@ def _ending(
 
 
 def _explain(work_item_id: str, head: JobHead, worker_id: str) -> LeaseLost:
-    """Why an item is not this worker's."""
+    """The error that says why this worker does not hold the item."""
     if head.status is Status.RUNNING and head.lease_owner != worker_id:
         return LeaseTaken(f"work item {work_item_id} is held by {head.lease_owner} now")
     if head.status in TERMINAL:

@@ -1,18 +1,19 @@
-"""Tool calls that happen once: recorded before they are made, replayed afterwards.
+"""Tool ledger of the kit: calls that happen once, recorded before they are made and replayed afterwards.
 
     intent durable → execute_fn → result durable → returned
 
-The intent is written before the first byte leaves, so whoever comes after a crash knows that the call *may* have
-happened. What they may do then is what was declared (see `holdfast.model.side_effects`):
+The intent is written before the first byte is sent, so after a crash the next caller knows that the call *may* have
+happened. What it may do then depends on the declared side-effect class (see `holdfast.model.side_effects`):
 
     read_only, idempotent     run it again
-    verifiable                ask `probe`, which looks whether it happened
-    unsafe (the default)      nothing: CallUncertain, until a person has looked and says so with `reconcile`
+    verifiable                ask `probe`, which checks whether it happened
+    unsafe (the default)      nothing: CallUncertain, until a person has checked and decides with `reconcile`
 
-The intent and the look before it are one: between them nobody else wrote to the task, or they are done again. So of any
-number of processes that come at once, one executes. Results come back byte for byte, whatever their size.
+The intent is conditional on the head that was read before it: if another process wrote to the task in between, both are
+done again. So of any number of processes that make the same call at once, one executes it. Results are returned byte
+for byte, whatever their size.
 
-Calls belong to a task. Those without one share a few journals of the store; only these ever expire, because nobody can
+Calls belong to a task. Calls without one share a few journals of the store; only these ever expire, because no task can
 be in the middle of replaying them.
 """
 
@@ -26,6 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import CallUncertain, InvalidPayload, KeyReused, Misuse, Refused
+from holdfast.kit.blocking_portal import Database, need_db
 from holdfast.kit.calls import (
     DIGITS,
     Call,
@@ -38,7 +40,6 @@ from holdfast.kit.calls import (
     unstorable,
 )
 from holdfast.kit.packing import pack, same_again, unpack
-from holdfast.kit.portal import Database, need_db
 from holdfast.kit.tasks import Tasks, staying, task_job
 from holdfast.model import canonical
 from holdfast.model.append import Extras
@@ -75,7 +76,7 @@ ARGS_SHOWN_BYTES: Final = 64 * 1024
 
 
 class ToolLedger:
-    """Executes each call once, and replays it ever after."""
+    """Executes each call once, and replays its result afterwards."""
 
     def __init__(
         self,
@@ -106,10 +107,11 @@ class ToolLedger:
         effect: str | None = None,
         probe: Probe | None = None,
     ) -> dict[str, Any]:
-        """The call's result, with `replayed`: from the ledger if it is there, else from `execute_fn`, made durable.
+        """Return the call's result, with `replayed`: from the ledger if it is there, else from `execute_fn`, recorded
+        durably.
 
-        A result that is no dict comes under `result`. An error of `execute_fn` is raised as it is; unless it is
-        `Refused`, or the call is declared harmless, the call is then uncertain. `force_execute` is a new call.
+        A result that is not a dict is returned under `result`. An error of `execute_fn` is raised unchanged; unless it
+        is `Refused`, or the call is declared harmless, the call is then uncertain. `force_execute` makes a new call.
         """
         call = self._call(tool_name, command, task_id, work_item_id, effect)
         known = None if force_execute else self._receipt(call)
@@ -134,7 +136,8 @@ class ToolLedger:
         task_id: str | None = None,
         work_item_id: str | None = None,
     ) -> None:
-        """A person's word on an uncertain call: `happened` (with its result), `not_happened`, `skip` or `fail`."""
+        """Record a person's decision on an uncertain call: `happened` (with its result), `not_happened`, `skip` or
+        `fail`."""
         if decision not in DECIDED:
             msg = f"{decision!r} is no decision"
             raise InvalidPayload(msg, hint=f"Say one of {', '.join(DECIDED)}.")
@@ -146,8 +149,8 @@ class ToolLedger:
                 msg = f"{tool_name} has no open call with this command"
                 raise Misuse(msg, hint="get_execution_history shows what there is.")
             row = known.call
-            fact = ToolReconciled(call.step_key, decision, by or self.db.me, why, row.generation, packed)
-            if self._write(call, row, (fact,), DECIDED[decision], seen):
+            event = ToolReconciled(call.step_key, decision, by or self.db.me, why, row.generation, packed)
+            if self._write(call, row, (event,), DECIDED[decision], seen):
                 return
 
     def get_execution_history(self, task_id: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
@@ -173,12 +176,12 @@ class ToolLedger:
         with self._lock:
             self._executions = self._replays = 0
 
-    # ── deciding ──────────────────────────────────────────────────────────────────────────────────
+    # ── decide ────────────────────────────────────────────────────────────────────────────────────
 
     def _settle(
         self, call: Call, execute_fn: Callable[[], Any], probe: Probe | None, *, force: bool
     ) -> dict[str, Any]:
-        """Execute, replay or refuse, by what the ledger says; again, as long as others write in between."""
+        """Execute, replay or reject the call by its ledger row; again as long as other processes write in between."""
         if call.task_id is not None:
             self._tasks.ensure(call.task_id)
         else:
@@ -192,7 +195,8 @@ class ToolLedger:
                 return self._execute(call, intent, execute_fn)
 
     def _begin(self, call: Call, row: CallRow | None, seen: Head, probe: Probe | None) -> CallRow | None:
-        """The row of an intent that is durable now; None: something was written since the look, so look again."""
+        """Record the intent durably and return its row; None if another process wrote since the row was read: read
+        again."""
         if row is None:
             return self._intend(call, seen, 0, 1)
         if row.args_digest != call.digest:
@@ -204,36 +208,37 @@ class ToolLedger:
             case Recovery.RUN | Recovery.RESEND:
                 return self._intend(call, seen, row.generation, row.attempt + 1)
             case Recovery.ADOPT:
-                fact = ToolReturned(call.step_key, row.generation, {"json": None}, adopted=True)
-                self._write(call, row, (fact,), CallStatus.SUCCEEDED, seen)
+                event = ToolReturned(call.step_key, row.generation, {"json": None}, adopted=True)
+                self._write(call, row, (event,), CallStatus.SUCCEEDED, seen)
             case other:
                 self._stop(call, row, seen, wait=other is Recovery.WAIT)
         return None
 
     def _recovery(self, call: Call, row: CallRow, probe: Probe | None) -> Recovery:
-        """What may be done with a call that was begun and has no outcome."""
+        """What recovery may do with a call that was begun and has no outcome."""
         uncertain = row.status is CallStatus.UNCERTAIN
         quiet = uncertain or self._is_left(call, row)
         cut = CutOff(
             effect=row.side_effect_class, status=row.status, has_probe=probe is not None, quiet=quiet
         )
-        asked = uncertain or recover(cut) is Recovery.PROBE
-        if probe is None or not asked or row.side_effect_class in {Effect.READ_ONLY, Effect.UNSAFE}:
+        can_probe = uncertain or recover(cut) is Recovery.PROBE
+        if probe is None or not can_probe or row.side_effect_class in {Effect.READ_ONLY, Effect.UNSAFE}:
             return recover(cut)
         return recover(msgspec.structs.replace(cut, answer=answer_of(probe, row.idempotency_key)))
 
     def _stop(self, call: Call, row: CallRow, seen: Head, *, wait: bool) -> None:
-        """Nobody but a person can say what happened: CallUncertain, on record once whoever tried is known to be gone.
+        """Raise CallUncertain: only a person can decide what happened. It is recorded once the process that tried is
+        known to have ended.
 
-        Returns only if something was written meanwhile: its outcome may just have come.
+        Returns only if another process wrote meanwhile: the outcome may just have been recorded.
         """
         running = False
         if row.status is CallStatus.PREPARED:
             running = not self._is_left(call, row)
-            fact = ToolUncertain(
+            event = ToolUncertain(
                 call.step_key, row.generation, "its process ended before it knew the outcome"
             )
-            if not running and not self._write(call, row, (fact,), CallStatus.UNCERTAIN, seen):
+            if not running and not self._write(call, row, (event,), CallStatus.UNCERTAIN, seen):
                 return
         state = (
             "is being executed elsewhere, or was when that process ended" if running else "may have happened"
@@ -242,26 +247,27 @@ class ToolLedger:
         raise CallUncertain(msg, step_key=call.step_key, hint="Ask again in a moment." if wait else None)
 
     def _is_left(self, call: Call, row: CallRow) -> bool:
-        """Whether whoever made the latest try is gone: this process, which is not at it, or one proven dead.
+        """Whether the process that made the latest attempt is gone: this process, which is not executing it, or one
+        proven dead.
 
-        Who that was stands in the claim that carries the fence of the row.
+        The claim with the fence of the row names that process.
         """
         events = self.db.run(self.db.store.journal.read(call.job_id, after=row.intent_seq - 2))
-        facts = [unseal(event) for event in events if event.fence == row.fence]
-        claimed = next((fact for fact in facts if isinstance(fact, JobClaimed)), None)
+        decoded = [unseal(event) for event in events if event.fence == row.fence]
+        claimed = next((item for item in decoded if isinstance(item, JobClaimed)), None)
         if claimed is None:
             return False
         if claimed.worker == self.db.me:
-            return True  # calls of this process go one at a time, and this is the one
-        here, who = self.db.processes.here(), identity_in(claimed.worker)
-        if here is None or who is None or not is_neighbour(who, here):
+            return True  # calls of this process go one at a time, and this is the current one
+        here, claimer = self.db.processes.here(), identity_in(claimed.worker)
+        if here is None or claimer is None or not is_neighbour(claimer, here):
             return False
-        return is_dead(who, here, self.db.processes.look_up(who.pid))
+        return is_dead(claimer, here, self.db.processes.look_up(claimer.pid))
 
-    # ── doing ─────────────────────────────────────────────────────────────────────────────────────
+    # ── execute ───────────────────────────────────────────────────────────────────────────────────
 
     def _intend(self, call: Call, seen: Head, generation: int, attempt: int) -> CallRow | None:
-        """The intent is durable, if nobody wrote since the look; its row."""
+        """Record the intent durably, if the head has not moved since it was read; returns its row, else None."""
         made: list[CallRow] = []
         args = call.command if len(canonical.encode(call.command)) <= ARGS_SHOWN_BYTES else None
 
@@ -270,7 +276,7 @@ class ToolLedger:
                 return None
             row = self._row(call, generation, attempt, head)
             made[:] = [row]
-            fact = ToolCalled(
+            event = ToolCalled(
                 call.step_key,
                 call.tool,
                 str(call.effect),
@@ -280,8 +286,8 @@ class ToolLedger:
                 attempt,
                 args=args,
             )
-            facts = (JobClaimed(self.db.me), fact, JobReleased("written"))
-            return Ruling(facts, staying(head), Extras(calls=(row,)))
+            events = (JobClaimed(self.db.me), event, JobReleased("written"))
+            return Ruling(events, staying(head), Extras(calls=(row,)))
 
         written = self.db.run(self.db.store.journal.hold(call.job_id, decide))
         if written is None:
@@ -311,9 +317,9 @@ class ToolLedger:
         try:
             result = execute_fn()
         except Refused as refusal:
-            told = {"type": type(refusal).__qualname__, "message": str(refusal)}
+            error_json = {"type": type(refusal).__qualname__, "message": str(refusal)}
             self._write(
-                call, row, (ToolFailed(call.step_key, row.generation, error=told),), CallStatus.FAILED
+                call, row, (ToolFailed(call.step_key, row.generation, error=error_json),), CallStatus.FAILED
             )
             raise
         except Exception as error:
@@ -325,7 +331,7 @@ class ToolLedger:
             value = same_again(result)
             packed = pack(self.db, call.job_id, value)
         except InvalidPayload as error:
-            # It has happened, and must not happen again; only what it answered cannot be kept.
+            # It has happened, and must not happen again; only its result cannot be stored.
             packed = {"unstorable": type(result).__qualname__, "why": str(error)}
             self._write(
                 call, row, (ToolReturned(call.step_key, row.generation, packed),), CallStatus.SUCCEEDED
@@ -335,17 +341,22 @@ class ToolLedger:
         return render_value(value, replayed=False)
 
     def _failed(self, call: Call, row: CallRow, error: Exception) -> None:
-        """An error leaves a harmless call open to be made again, and any other uncertain."""
+        """After an error a harmless call may be made again; any other call is uncertain."""
         if row.side_effect_class in {Effect.READ_ONLY, Effect.IDEMPOTENT}:
             return
         why = f"{type(error).__qualname__}: {error}"[:1000]
         self._write(call, row, (ToolUncertain(call.step_key, row.generation, why),), CallStatus.UNCERTAIN)
 
     def _write(
-        self, call: Call, row: CallRow, facts: tuple[Event, ...], status: CallStatus, seen: Head | None = None
+        self,
+        call: Call,
+        row: CallRow,
+        events: tuple[Event, ...],
+        status: CallStatus,
+        seen: Head | None = None,
     ) -> bool:
-        """The facts are in the journal and the row has moved on, in one transaction. With `seen` only if nobody wrote
-        since; False if somebody did."""
+        """Append the events and update the row, in one transaction. With `seen` only if the head has not moved since;
+        returns False if it has."""
         settled = self.db.clock.wall_us() if status in SETTLED else None
 
         def decide(head: JobHead) -> Ruling | None:
@@ -358,27 +369,28 @@ class ToolLedger:
                 result_seq=head.head_seq + 1 if status in SETTLED else None,
                 settled_at=settled,
             )
-            return Ruling(facts, staying(head), Extras(calls=(moved,)))
+            return Ruling(events, staying(head), Extras(calls=(moved,)))
 
         if self.db.run(self.db.store.journal.hold(call.job_id, decide)) is not None:
             return True
         self._must_not_be_over(call)
         return False
 
-    # ── reading ───────────────────────────────────────────────────────────────────────────────────
+    # ── read ──────────────────────────────────────────────────────────────────────────────────────
 
     def _replay(self, call: Call, known: Receipt) -> dict[str, Any]:
         assert known.result is not None, "a call that counts has a result"
-        fact = unseal(known.result)
-        assert isinstance(fact, ToolReturned | ToolReconciled)
+        event = unseal(known.result)
+        assert isinstance(event, ToolReturned | ToolReconciled)
         with self._lock:
             self._replays += 1
-        if isinstance(fact.result, dict) and "unstorable" in fact.result:
-            raise unstorable(call, fact.result)
-        return render_value(unpack(self.db, fact.result), replayed=True)
+        if isinstance(event.result, dict) and "unstorable" in event.result:
+            raise unstorable(call, event.result)
+        return render_value(unpack(self.db, event.result), replayed=True)
 
     def _seen(self, call: Call) -> tuple[Head, Receipt | None]:
-        """The journal's head, and then the call: if that head is still the one when we write, nobody came between."""
+        """The journal's head, and then the call: if the head is still the same when we write, no other process wrote in
+        between."""
         head = self.db.look(self.db.store.jobs.head(call.job_id)).head
         return head, self._receipt(call)
 
@@ -386,8 +398,8 @@ class ToolLedger:
         return self.db.look(self.db.store.ledger.receipt(call.job_id, call.step_key))
 
     def _counts(self, call: Call, row: CallRow) -> bool:
-        """Whether the record stands for the call. It expires only outside of tasks: a task that goes on may still be
-        replaying its calls."""
+        """Whether the record still applies to the call. It expires only for calls without a task: a running task may
+        still be replaying its calls."""
         if row.status not in {CallStatus.SUCCEEDED, CallStatus.SKIPPED}:
             return False
         if call.task_id is not None or row.settled_at is None:

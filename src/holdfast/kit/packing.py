@@ -1,11 +1,11 @@
-"""Values of any size in a journal: small ones as they are, large ones as blobs, all of them back byte for byte.
+"""Packing: values of any size in a journal, small ones inline, large ones as blobs, all of them restored byte for byte.
 
     {"json": value}                                       fits into its event
     {"bytes": "base64"}                                   the same for bytes
-    {"blobs": [digest, …], "size": n, "as": "json"}       anything larger, in pieces that a blob may have
+    {"blobs": [digest, …], "size": n, "as": "json"}       anything larger, in pieces of the size of a blob
 
-A blob lives as long as something names it. Events name theirs by digest only when it is their whole body, so for these
-an attachment of the task does.
+A blob lives as long as something refers to it. An event refers to a blob by digest only if that is its whole body, so
+an attachment of the task refers to these.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import base64
 from typing import Any, Final
 
 from holdfast.errors import InvalidPayload, StoreCorrupt
-from holdfast.kit.portal import Database
+from holdfast.kit.blocking_portal import Database
 from holdfast.model import canonical, redaction
 from holdfast.model.limits import JSON_BYTES_MAX, MIB
 from holdfast.store.ports.attachments import AttachmentIntent
@@ -27,9 +27,9 @@ VALUE_BYTES_MAX: Final = 1024 * MIB
 
 
 def pack(db: Database, owner: str, value: object) -> dict[str, Any]:
-    """The value as JSON that fits into an event; its large parts are durable already.
+    """Pack the value as JSON that fits into an event; its large parts are durable when this returns.
 
-    Raises InvalidPayload for what is neither JSON nor bytes: the message says where.
+    Raises InvalidPayload for a value that is neither JSON nor bytes: the message names the place.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         raw, kind = redaction.here().data(bytes(value)), "bytes"
@@ -44,7 +44,7 @@ def pack(db: Database, owner: str, value: object) -> dict[str, Any]:
 
 
 def unpack(db: Database, packed: Any) -> Any:
-    """The value that was packed."""
+    """Unpack a value."""
     match packed:
         case {"json": value}:
             return value
@@ -62,7 +62,7 @@ def unpack(db: Database, packed: Any) -> Any:
 
 
 def same_again(value: object) -> Any:
-    """The value as a reader will get it: a tuple comes back as a list, from the first time on."""
+    """The value as a reader will get it: a tuple becomes a list in the first result, too."""
     if isinstance(value, bytes | bytearray | memoryview):
         return redaction.here().data(bytes(value))
     data = canonical.encode(value, bytes_max=VALUE_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""The sweep on its own: a scan now, or one every minute in a thread."""
+"""Recovery sweep of the kit: one scan now, or one every minute in a thread."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import msgspec
 
 from holdfast.engine.recovery import LEASE_RAN_OUT, Rules, SweepResult, SweepStats, prove_dead, sweep_jobs
 from holdfast.errors import HoldfastError, InvalidMove, Unavailable
+from holdfast.kit.blocking_portal import Database, need_db
 from holdfast.kit.checkpoints import KEPT_MAX, CheckpointManager, error_boundary, new_step_id
-from holdfast.kit.portal import Database, need_db
 from holdfast.kit.tasks import TASK_KIND, task_of_queue
 from holdfast.model.events import Event
 from holdfast.model.jobs import JobFilter
@@ -26,10 +26,10 @@ EVERY_S: Final = 60
 
 
 class RecoverySweep:
-    """Puts items whose worker is gone back into their queues, and keeps count.
+    """Requeues items whose worker is gone, and counts them.
 
-    `create_checkpoints` notes in the item's task who lost it: an `error_boundary`, which tells and never counts for
-    resuming. `cleanup_old_checkpoints` keeps the latest of each task.
+    `create_checkpoints` records in the item's task which worker lost it: an `error_boundary`, which is for information
+    and never resumed from. `cleanup_old_checkpoints` keeps the latest of each task.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class RecoverySweep:
         self._thread: threading.Thread | None = None
 
     def scan_and_recover(self) -> SweepStats:
-        """Every expired lease is dealt with: one scan, and what it did."""
+        """Scan once: recover every expired lease; returns what was done."""
         began = self.db.clock.tick_us()
         with contextlib.suppress(
             Unavailable
-        ):  # leases run out by themselves; the sweep counts a store that is away
+        ):  # leases expire without this proof; the sweep below reports an unavailable store
             self.db.run(prove_dead(self.db.store, self.db.processes))
         stats, swept = self.db.run(sweep_jobs(self.db.store, self.db.clock, self._rules))
         if self.create_checkpoints:
@@ -84,7 +84,7 @@ class RecoverySweep:
             return totals | {"scans": self._scans, "checkpoints_dropped": self._dropped, "running": running}
 
     def start(self) -> None:
-        """A thread scans every `scan_interval_seconds`, beginning now."""
+        """Start a thread that scans every `scan_interval_seconds`, beginning now."""
         with self._lock:
             if self._thread is not None and self._thread.is_alive():
                 return
@@ -93,7 +93,7 @@ class RecoverySweep:
             self._thread.start()
 
     def stop(self) -> None:
-        """The thread has ended, after the scan it may be at."""
+        """Stop the thread; returns when it has ended, after the scan in progress."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -116,39 +116,39 @@ class RecoverySweep:
                 return
 
     def _note(self, swept: list[SweepResult], stats: SweepStats) -> None:
-        """Each task knows which of its items lost a worker, and who that was."""
+        """Record in each task which of its items lost a worker, and which worker that was."""
         by_task: dict[str, list[SweepResult]] = defaultdict(list)
-        for one in swept:
-            task_id = task_of_queue(one.head.queue)
+        for result in swept:
+            task_id = task_of_queue(result.head.queue)
             if task_id is not None:
-                by_task[task_id].append(one)
+                by_task[task_id].append(result)
         for task_id, items in by_task.items():
             for start in range(0, len(items), EVENTS_PER_APPEND_MAX // 2):
                 some = items[start : start + EVENTS_PER_APPEND_MAX // 2]
-                facts: list[Event] = []
-                for one in some:
-                    told = {
+                events: list[Event] = []
+                for result in some:
+                    state = {
                         "reason": LEASE_RAN_OUT,
-                        "lease_holder": one.head.lease_owner,
-                        "retry_count": one.head.takeovers + 1,
-                        "status": "failed" if one.dead else "pending",
+                        "lease_holder": result.head.lease_owner,
+                        "retry_count": result.head.takeovers + 1,
+                        "status": "failed" if result.dead else "pending",
                     }
-                    facts += error_boundary(new_step_id(self.db, task_id), told, one.head.job_id)
+                    events += error_boundary(new_step_id(self.db, task_id), state, result.head.job_id)
                 try:
-                    self._manager.tasks.write(self._manager.tasks.ensure(task_id), tuple(facts))
+                    self._manager.tasks.write(self._manager.tasks.ensure(task_id), tuple(events))
                 except InvalidMove:
-                    continue  # the task is over; nobody resumes it
+                    continue  # the task has ended; no process resumes it
                 except Unavailable:
                     stats.errors += 1
                     continue
                 stats.checkpoints_created += len(some)
 
     def _clean_up(self, stats: SweepStats) -> int:
-        """No task offers more checkpoints than the limit. A checkpoint is two events: shorter journals are not read."""
+        """Drop checkpoints beyond the limit of each task. A checkpoint is two events: shorter journals are skipped."""
         dropped, cursor = 0, None
         while True:
-            which = JobFilter(kind=TASK_KIND, status=Status.PENDING)
-            page = self.db.run(self.db.store.jobs.list(which, limit=1000, cursor=cursor))
+            filter_ = JobFilter(kind=TASK_KIND, status=Status.PENDING)
+            page = self.db.run(self.db.store.jobs.list(filter_, limit=1000, cursor=cursor))
             for record in page.items:
                 long = record.head_seq > 2 * self.checkpoint_retention_limit
                 if not long or not record.job_id.startswith("kit-task:"):

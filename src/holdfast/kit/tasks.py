@@ -1,8 +1,7 @@
-"""A task: a job whose journal others write, by short holds, while somebody with a loop of their own does the work.
+"""Tasks of the kit: a job whose journal is written by short holds, while a program with its own loop does the work.
 
-No worker claims it (nobody serves its queue), so nobody but the kit writes to it, and each write is one transaction
-that takes the job, appends and gives it back. Any number of processes may do so at once; the journal puts them in one
-order.
+No worker serves its queue, so only the kit writes to it, and each write is one transaction that acquires the job,
+appends and gives it back. Any number of processes may do so at once; the journal puts them in one order.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import hashlib
 from typing import Any, Final
 
 from holdfast.errors import InvalidMove, InvalidName
-from holdfast.kit.portal import Database
+from holdfast.kit.blocking_portal import Database
 from holdfast.model.append import NOTHING, Extras, Move
 from holdfast.model.events import Event, JobCompleted, JobFailure
 from holdfast.model.hash_chain import Head
@@ -43,39 +42,39 @@ def task_job(task_id: str) -> str:
 
 
 def items_queue(task_id: str | None) -> str:
-    """Where the work items of a task wait: a queue of its own, so that a worker may serve one task only."""
+    """The queue of the work items of a task: one per task, so that a worker may serve one task only."""
     return ITEMS_QUEUE if task_id is None else f"{ITEMS_QUEUE}/{task_job(task_id).removeprefix('kit-task:')}"
 
 
 def task_of_queue(queue: str) -> str | None:
-    """The task whose items wait in this queue."""
+    """The task of a queue of work items."""
     head, slash, task_id = queue.partition("/")
     return task_id if head == ITEMS_QUEUE and slash else None
 
 
 class Tasks:
-    """Tasks of one store: made when first needed, written to, ended."""
+    """Tasks of one store: created when first needed, written to, ended."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._known: set[str] = set()
 
     def ensure(self, task_id: str) -> str:
-        """The task has a job; its id."""
+        """Create the task's job if there is none; returns its id."""
         job_id = task_job(task_id)
         self.ensure_job(job_id, {"task_id": task_id})
         return job_id
 
-    def ensure_job(self, job_id: str, given: Any = None) -> None:
+    def ensure_job(self, job_id: str, input_data: Any = None) -> None:
         if job_id not in self._known:
             draft = JobDraft(
-                kind=TASK_KIND, queue=TASK_QUEUE, job_id=job_id, input=given, priority=PRIORITY_DEFAULT
+                kind=TASK_KIND, queue=TASK_QUEUE, job_id=job_id, input=input_data, priority=PRIORITY_DEFAULT
             )
             self._db.run(self._db.store.jobs.submit(draft))
             self._known.add(job_id)
 
     def write(self, job_id: str, events: tuple[Event, ...], extras: Extras = NOTHING) -> Head:
-        """The facts are in the job's journal, after whatever is there; InvalidMove if the job is over."""
+        """Append the events to the job's journal, after whatever is there; InvalidMove if the job has ended."""
 
         def decide(head: JobHead) -> Ruling:
             return Ruling(events, staying(head), extras)
@@ -90,17 +89,17 @@ class Tasks:
         return written
 
     def finish(self, task_id: str, *, success: bool, output: Any = None, error: Any = None) -> None:
-        """The task is over. Saying the same again is fine; another end is refused."""
+        """End the task. The same call again has no effect; a different result is rejected."""
         job_id = self.ensure(task_id)
         move = Move(status=Status.COMPLETED if success else Status.FAILED)
-        fact: Event = JobCompleted(output) if success else JobFailure(error)
-        written = self._db.run(self._db.store.journal.hold(job_id, lambda _head: Ruling((fact,), move)))
+        event: Event = JobCompleted(output) if success else JobFailure(error)
+        written = self._db.run(self._db.store.journal.hold(job_id, lambda _head: Ruling((event,), move)))
         if written is None and self.status_of(job_id) != _WORDS[move.status]:
             msg = f"task {task_id!r} is over already: {self.status_of(job_id)}"
             raise InvalidMove(msg)
 
     def status(self, task_id: str) -> str:
-        """`running`, or how the task ended: `succeeded`, `failed`, `cancelled`. NotFound for a task nobody began."""
+        """`running`, or how the task ended: `succeeded`, `failed`, `cancelled`. NotFound for an unknown task."""
         return self.status_of(task_job(task_id))
 
     def status_of(self, job_id: str) -> str:
@@ -109,11 +108,11 @@ class Tasks:
 
 
 def staying(head: JobHead) -> Move:
-    """The job stays where it is."""
+    """A status change that leaves the status as it is."""
     return Move(status=Status.PENDING, ready_at=head.ready_at)
 
 
 def digest_text(*parts: str) -> str:
-    """One name for several, whatever their length: 32 hexadecimal digits."""
+    """A digest of several names, whatever their length: 32 hexadecimal digits."""
     joined = "\0".join(parts).encode("utf-8", "surrogatepass")
     return hashlib.sha256(joined).hexdigest()[:32]

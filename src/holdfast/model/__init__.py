@@ -1,1 +1,1 @@
-"""What things are: pure values and rules. No clock, no await, no I/O, no global state."""
+"""The domain model: values and rules as pure functions. No clock, no await, no I/O, no global state."""

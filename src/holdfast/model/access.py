@@ -1,14 +1,14 @@
-"""Who may do what: roles, the scopes they give, and API keys.
+"""Access control: roles, the scopes they grant, and API keys.
 
-A key is `hf_ID.SECRET`. The id finds its row; the secret, 256 bits of chance, is shown once and kept nowhere. The row
-has a SHA-256 of it, keyed with the store and the id: a row that is read gives no key, and one that is copied into
-another store or under another id opens nothing there.
+An API key is `hf_ID.SECRET`. The id finds its row. The secret is 256 random bits; it is shown once and stored nowhere.
+The row holds a SHA-256 of it, keyed with the store and the id: a reader of the row cannot derive the key, and a row
+that is copied into another store or under another id grants nothing there.
 
-    viewer     looks
-    operator   looks; submits, stops, signals, resumes, requeues, discards, drains
-    approver   looks; approves, denies, answers, reconciles, raises budgets
+    viewer     reads
+    operator   reads; submits, stops, signals, resumes, requeues, discards, drains
+    approver   reads; approves, denies, answers, reconciles, raises budgets
     worker     claims work and writes under its own leases; reads no other job
-    agent      its own session and what is said to it
+    agent      reads and writes its own session only
     admin      everything in its namespace, keys and the audit log included
 """
 
@@ -42,7 +42,7 @@ class Role(StrEnum):
 
 
 class AccessScope(StrEnum):
-    """What an endpoint needs. `public` needs nothing, `talk` only the session that the key is bound to."""
+    """Scope that an endpoint requires. `public` requires no key, `talk` only the session that the key is bound to."""
 
     PUBLIC = "public"
     READ = "read"
@@ -64,12 +64,13 @@ GRANTS: Final[dict[Role, frozenset[AccessScope]]] = {
 
 
 def scopes_of(roles: Iterable[Role]) -> frozenset[AccessScope]:
-    """What these roles may do together."""
+    """The union of the scopes of these roles."""
     return frozenset().union(*(GRANTS[role] for role in roles))
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key as it is stored. `name` says to people whose it is; `session_id` is the one that an agent's key is for."""
+    """An API key as it is stored. `name` tells people whose it is; `session_id` is the session that an agent's key is
+    bound to."""
 
     key_id: str
     digest: bytes
@@ -84,18 +85,18 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def key_text(key_id: str, secret: str) -> str:
-    """The key as its owner has it."""
+    """The key as its owner holds it."""
     return f"{PREFIX}{key_id}.{secret}"
 
 
 def parse_key(text: str) -> tuple[str, str] | None:
-    """Id and secret of what may be a key."""
+    """Id and secret of a text that may be a key; None if it has another form."""
     found = _KEY.fullmatch(text)
     return None if found is None else (found[1], found[2])
 
 
 def key_digest(store_id: str, key_id: str, secret: str) -> bytes:
-    """What is kept of a secret."""
+    """The digest of a secret, as the row stores it."""
     key = hashlib.sha256(_DOMAIN + store_id.encode() + b"\x00" + key_id.encode()).digest()
     return hmac.digest(key, secret.encode(), "sha256")
 
@@ -104,19 +105,20 @@ _NOBODYS: Final = ApiKey(key_id="0" * 16, digest=bytes(32), roles=(), name="nobo
 
 
 def is_valid(key: ApiKey | None, store_id: str, key_id: str, secret: str, now: int) -> bool:
-    """Whether this secret opens the key now. A key that nobody has costs as much as one with another secret."""
+    """Whether this secret is valid for the key now. An unknown key id takes the same time to check as a wrong secret,
+    so that timing does not reveal which ids exist."""
     known = _NOBODYS if key is None else key
     fits = hmac.compare_digest(known.digest, key_digest(store_id, key_id, secret))
     return fits & is_open(known, now)
 
 
 def is_open(key: ApiKey, now: int) -> bool:
-    """Neither revoked nor past its time."""
+    """Whether the key is neither revoked nor expired."""
     return key.revoked_at is None and (key.expires_at is None or now < key.expires_at)
 
 
 def check_key(key: ApiKey) -> ApiKey:
-    """The key, or an error that says what to change."""
+    """Return the key, or raise an error that says what to change."""
     check_name(key.key_id, "key id")
     check_name(key.name, "name")
     check_name(key.namespace, "namespace")

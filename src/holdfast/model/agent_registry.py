@@ -1,16 +1,16 @@
-"""Agents that live elsewhere: what each says of itself, and what to make of it.
+"""Registry entries of external agents: how an entry is read, changed and judged.
 
     registered → beats → beats → …           online, or busy if it says so
     three beats missed                       offline
     a day of silence                         forgotten; never while it is heard
 
-An entry is a claim, not a fact: anybody who may write to the bucket can write one. So every entry is read as if a
-stranger had sent it: it is bounded, its unknown fields are left alone, and one that says nothing sensible is passed
-over and counted. An entry decides nothing about work. Leases and fences do.
+An entry is a claim, not a fact: every client that may write to the bucket can write one. So the reader treats each
+entry as untrusted input: it limits its size, leaves unknown fields alone, and skips and counts an entry that is
+invalid. An entry decides nothing about work. Leases and fences do.
 
-The fields are those that such agents write already, in their spelling: `agentType`, `lastHeartbeat`. Whoever changes an
-entry changes what it means to change and nothing else, over the revision that it has read: a heartbeat and an update
-that meet are both there afterwards.
+The fields have the names that such agents write already: `agentType`, `lastHeartbeat`. A writer changes the fields that
+it means to change and no others, conditional on the revision that it has read: a heartbeat and an update that meet are
+both applied.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BEATS_MISSED: Final = 3
 FORGOTTEN_US: Final = DAY
 ENTRY_BYTES_MAX: Final = 16 * 1024
 NAMES_MAX: Final = 100
-"""Capabilities, and boundaries, of one agent."""
+"""The most capabilities, and the most boundaries, of one agent."""
 
 TASKS_MAX: Final = 10_000
 DEFAULT_PROJECT: Final = "default"
@@ -45,7 +45,7 @@ class AgentStatus(StrEnum):
 
 
 class Visibility(StrEnum):
-    """Who may find an agent. It always finds itself."""
+    """Which agents may find an agent. It always finds itself."""
 
     PUBLIC = "public"
     PROJECT_ONLY = "project-only"
@@ -54,7 +54,7 @@ class Visibility(StrEnum):
 
 
 class AgentEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What an agent says of itself. Instants are text, as agents in other languages write them."""
+    """A registry entry, as the agent describes itself. Instants are text, as agents in other languages write them."""
 
     guid: str
     handle: str
@@ -77,7 +77,7 @@ class AgentEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry as it was read: which revision of it, and when whoever keeps it last heard of the agent."""
+    """An entry as it was read: its revision, and when the bucket last received a write from the agent."""
 
     entry: AgentEntry
     revision: int
@@ -85,7 +85,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What an agent wants to be different. What it leaves out stays."""
+    """An update of an entry. A field that is left out keeps its value."""
 
     handle: str | msgspec.UnsetType = msgspec.UNSET
     capabilities: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
@@ -98,7 +98,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
 
 
 class Which(msgspec.Struct, frozen=True, kw_only=True):
-    """Of all entries, these. None matches everybody; `viewer` leaves out whom that agent may not find."""
+    """Filter for entries. None matches every entry; `viewer` leaves out agents that this viewer may not find."""
 
     agent_type: str | None = None
     status: AgentStatus | None = None
@@ -108,40 +108,41 @@ class Which(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegistryHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """Where entries are kept, and whether what is listed is what is there. `stale_since`: last known, not current."""
+    """Which backend keeps the entries, and whether the listing is current. `stale_since`: the listing is the last known
+    one, not the current one."""
 
     source: str
     connected: bool = True
     stale_since: int | None = None
     ignored: int = 0
-    """Entries that say nothing sensible."""
+    """Number of invalid entries that were skipped."""
 
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def read_entry(data: bytes) -> AgentEntry:
-    """The entry in these bytes, whoever wrote them.
+    """Decode and check an entry; any client of the bucket may have written these bytes.
 
     Raises:
-        InvalidPayload: Too large, no JSON object, or with fields that are not what they should be.
+        InvalidPayload: Too large, not a JSON object, or with a field of the wrong type.
     """
     if len(data) > ENTRY_BYTES_MAX:
         raise InvalidPayload(f"an entry of {len(data):,} bytes; at most {ENTRY_BYTES_MAX:,} are read")
-    told = canonical.decode(data)
-    if not isinstance(told, dict):
+    fields = canonical.decode(data)
+    if not isinstance(fields, dict):
         raise InvalidPayload("an entry is a JSON object")
-    metadata = told.get("metadata")
-    if "boundaries" not in told and isinstance(metadata, dict) and "boundaries" in metadata:
-        told = {**told, "boundaries": metadata["boundaries"]}  # where some agents keep them
+    metadata = fields.get("metadata")
+    if "boundaries" not in fields and isinstance(metadata, dict) and "boundaries" in metadata:
+        fields = {**fields, "boundaries": metadata["boundaries"]}  # where some agents keep them
     try:
-        return check_entry(msgspec.convert({k: v for k, v in told.items() if v is not None}, AgentEntry))
+        return check_entry(msgspec.convert({k: v for k, v in fields.items() if v is not None}, AgentEntry))
     except msgspec.ValidationError as error:
         raise InvalidPayload(f"not an entry: {error}") from None
 
 
 def write_entry(entry: AgentEntry, over: bytes = b"") -> bytes:
-    """The bytes to keep: the entry, and whatever else was there that we do not know."""
+    """Encode the entry; fields of `over`, the stored bytes, that this version does not know are preserved."""
     known = msgspec.to_builtins(entry)
     unknown: Any = canonical.decode(over) if over else {}
     merged = (
@@ -154,65 +155,65 @@ def write_entry(entry: AgentEntry, over: bytes = b"") -> bytes:
 
 
 def check_entry(entry: AgentEntry) -> AgentEntry:
-    """The entry, or an error that says what to change."""
+    """Return the entry, or raise an error that says what to change."""
     check_name(entry.guid, "guid")
     check_name(entry.handle, "handle")
     check_name(entry.agent_type, "agentType")
-    for what, text in (
+    for label, text in (
         ("hostname", entry.hostname),
         ("projectId", entry.project_id),
         ("username", entry.username),
         ("scope", entry.scope),
     ):
         if text:
-            check_name(text, what)
-    for what, names in (("capability", entry.capabilities), ("boundary", entry.boundaries)):
+            check_name(text, label)
+    for label, names in (("capability", entry.capabilities), ("boundary", entry.boundaries)):
         if len(names) > NAMES_MAX:
-            raise InvalidPayload(f"{len(names):,} names, each a {what}; allowed are {NAMES_MAX}")
+            raise InvalidPayload(f"{len(names):,} names, each a {label}; allowed are {NAMES_MAX}")
         for name in names:
-            check_name(name, what)
+            check_name(name, label)
         if len(set(names)) < len(names):
-            raise InvalidPayload(f"a {what} is named twice", hint=f"Name each {what} once.")
+            raise InvalidPayload(f"a {label} is named twice", hint=f"Name each {label} once.")
     _within("currentTaskCount", entry.current_task_count, 0, TASKS_MAX)
     _within("maxConcurrentTasks", entry.max_concurrent_tasks, 1, TASKS_MAX)
     _within(
         "heartbeatIntervalMs", entry.heartbeat_interval_ms, SECOND // MILLISECOND // 10, HOUR // MILLISECOND
     )
-    for what, told in (
+    for label, instant in (
         ("lastHeartbeat", entry.last_heartbeat),
         ("lastActivity", entry.last_activity),
         ("registeredAt", entry.registered_at),
     ):
-        if told:
-            instant_of(told, what)
+        if instant:
+            instant_of(instant, label)
     return entry
 
 
-def _within(what: str, value: int, least: int, most: int) -> None:
-    if not least <= check_integer(value, what) <= most:
-        raise InvalidPayload(f"{what} is {value:,}; allowed is {least:,} to {most:,}")
+def _within(label: str, value: int, least: int, most: int) -> None:
+    if not least <= check_integer(value, label) <= most:
+        raise InvalidPayload(f"{label} is {value:,}; allowed is {least:,} to {most:,}")
 
 
-def instant_of(text: str, what: str) -> int:
+def instant_of(text: str, label: str) -> int:
     try:
         return from_iso(text)
     except InvalidPayload as error:
-        raise InvalidPayload(f"{what}: {error}", hint=error.hint) from None
+        raise InvalidPayload(f"{label}: {error}", hint=error.hint) from None
 
 
 def get_last_heartbeat(entry: AgentEntry, written_at: int | None, now: int) -> int:
-    """When the agent was last heard: as whoever keeps the entry says, else by its own word. Nobody is heard in the
-    future, so a clock that is wrong keeps no agent alive for ever."""
+    """When the agent last sent a heartbeat: the time at which the bucket stored the entry, else the agent's own
+    timestamp. A time in the future counts as now, so that a wrong clock does not keep an agent alive for ever."""
     if written_at is None:
         written_at = instant_of(entry.last_heartbeat, "lastHeartbeat") if entry.last_heartbeat else 0
     return min(written_at, now)
 
 
-# ── what to make of it ────────────────────────────────────────────────────────────────────────────
+# ── status and visibility ─────────────────────────────────────────────────────────────────────────
 
 
 def status_of(seen: Seen, now: int) -> AgentStatus:
-    """What it says, unless it was silent for three beats."""
+    """The status that the agent reports, or offline after three missed beats."""
     silent = now - seen.heard_at
     if silent >= BEATS_MISSED * seen.entry.heartbeat_interval_ms * MILLISECOND:
         return AgentStatus.OFFLINE
@@ -234,23 +235,23 @@ def is_visible(entry: AgentEntry, viewer: AgentEntry) -> bool:
     return False
 
 
-def select_entries(entries: Iterable[Seen], which: Which, now: int) -> list[Seen]:
-    """Those that are asked for, by handle; what was silent for a day is not there any more. A viewer that nobody knows
-    finds whoever is public."""
-    everybody = [seen for seen in entries if not is_forgotten(seen, now)]
-    known = {seen.entry.guid: seen.entry for seen in everybody}
+def select_entries(entries: Iterable[Seen], filter_: Which, now: int) -> list[Seen]:
+    """The entries that match the filter, by handle, without agents that were silent for a day. A viewer without an
+    entry finds public agents only."""
+    live = [seen for seen in entries if not is_forgotten(seen, now)]
+    known = {seen.entry.guid: seen.entry for seen in live}
     viewer = None
-    if which.viewer is not None:
-        viewer = known.get(which.viewer) or AgentEntry(
-            guid=which.viewer, handle=which.viewer, agent_type="unknown"
+    if filter_.viewer is not None:
+        viewer = known.get(filter_.viewer) or AgentEntry(
+            guid=filter_.viewer, handle=filter_.viewer, agent_type="unknown"
         )
     found = [
         seen
-        for seen in everybody
-        if (which.agent_type is None or seen.entry.agent_type == which.agent_type)
-        and (which.project_id is None or seen.entry.project_id == which.project_id)
-        and (which.capability is None or which.capability in seen.entry.capabilities)
-        and (which.status is None or status_of(seen, now) is which.status)
+        for seen in live
+        if (filter_.agent_type is None or seen.entry.agent_type == filter_.agent_type)
+        and (filter_.project_id is None or seen.entry.project_id == filter_.project_id)
+        and (filter_.capability is None or filter_.capability in seen.entry.capabilities)
+        and (filter_.status is None or status_of(seen, now) is filter_.status)
         and (viewer is None or is_visible(seen.entry, viewer))
     ]
     return sorted(found, key=lambda seen: (seen.entry.handle, seen.entry.guid))
@@ -262,39 +263,40 @@ Change = Callable[[AgentEntry], AgentEntry]
 
 
 def make_entry(new: AgentEntry, before: AgentEntry | None, now: int) -> AgentEntry:
-    """The agent as it says, since when it was first there: a restart keeps its identity."""
+    """The entry of an agent that registers. An agent that was registered before keeps its registration time: a restart
+    keeps its identity."""
     at = to_iso(now)
     since = before.registered_at if before is not None and before.registered_at else at
     return check_entry(msgspec.structs.replace(new, registered_at=since, last_heartbeat=at, last_activity=at))
 
 
 def record_heartbeat(now: int, status: AgentStatus | None = None, tasks: int | None = None) -> Change:
-    """It was there just now. Nothing else changes but what it says with the beat."""
+    """A heartbeat: sets the time, and the status and task count that the agent sends with it. Other fields stay."""
 
     def change(entry: AgentEntry) -> AgentEntry:
-        told: dict[str, Any] = {"last_heartbeat": to_iso(now)}
+        updates: dict[str, Any] = {"last_heartbeat": to_iso(now)}
         if status is not None:
-            told["status"] = status
+            updates["status"] = status
         elif entry.status is AgentStatus.OFFLINE:
-            told["status"] = AgentStatus.ONLINE
+            updates["status"] = AgentStatus.ONLINE
         if tasks is not None:
-            told["current_task_count"] = tasks
-        return check_entry(msgspec.structs.replace(entry, **told))
+            updates["current_task_count"] = tasks
+        return check_entry(msgspec.structs.replace(entry, **updates))
 
     return change
 
 
 def apply_changes(changes: Changes, now: int) -> Change:
-    """It is as it says now, and was there just now."""
+    """An update: sets the fields that the agent sends, and the time of its last heartbeat and activity."""
 
     def change(entry: AgentEntry) -> AgentEntry:
-        told = {
+        updates = {
             name: value
             for name in changes.__struct_fields__
             if (value := getattr(changes, name)) is not msgspec.UNSET
         }
         at = to_iso(now)
-        return check_entry(msgspec.structs.replace(entry, **told, last_heartbeat=at, last_activity=at))
+        return check_entry(msgspec.structs.replace(entry, **updates, last_heartbeat=at, last_activity=at))
 
     return change
 
@@ -303,10 +305,10 @@ def apply_changes(changes: Changes, now: int) -> Change:
 
 
 def root_guid(hostname: str, project_path: str) -> str:
-    """The same folder on the same machine is the same agent, over every restart."""
+    """Derived guid of an agent: the same folder on the same host gives the same guid after every restart."""
     return hashlib.sha256(f"{hostname}\0{project_path}".encode()).hexdigest()[:32]
 
 
 def sub_guid(parent: str, agent_type: str) -> str:
-    """An agent of this type that another one has started is the same one each time."""
+    """Derived guid of a sub-agent: the same parent and type give the same guid each time."""
     return hashlib.sha256(f"{parent}\0{agent_type}".encode()).hexdigest()[:32]

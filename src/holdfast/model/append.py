@@ -1,14 +1,14 @@
-"""The one kind of write: everything a job does, in one fenced atomic append.
+"""The append: everything a job changes, in one fenced atomic write.
 
-An append names the head it was built on (seq and hash), the fence and token it writes with, and what should be true
-afterwards: new events, and whatever belongs to them (ledger rows, timers, children, letters to other jobs, a turn of
-its session, what it costs). Either all of it is written or none.
+An append names the head that it was built on (seq and hash), the fence and lease token that it writes with, and what it
+writes: new events, and the rows that belong to them (ledger rows, timers, children, mail to other jobs, a turn of its
+session, its cost). The store writes all of it or nothing.
 
-Three answers are not failures of the database but facts about the world, and each asks for something else:
+Three results are not failures of the database, and the writer reacts to each in its own way:
 
-    already there    the head is the one this append leads to: the reply was lost, the write was not
-    Fenced           another holder has the job; stop driving it
-    MailWaiting      somebody wrote to the job; read that first. Asked of appends that wait, finish or fire, so that no
+    already applied  the head is the one that this append leads to: the reply was lost, the write was not
+    Fenced           another worker holds the job; stop running it
+    MailWaiting      the job has unread mail; read it first. Checked for appends that wait, finish or fire, so that no
                      wake-up is lost and nothing fires after an accepted cancel
 """
 
@@ -31,17 +31,17 @@ from holdfast.model.states import TERMINAL, Status, WaitReason
 
 
 class Timer(msgspec.Struct, frozen=True):
-    """`due_at` None removes the timer."""
+    """A durable timer. `due_at` None removes it."""
 
     step_key: str
     due_at: int | None
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where the append leaves the job. Leaving `running` gives the lease back in the same write.
+    """Status change of the job. An append that leaves `running` gives the lease back in the same write.
 
-    `failed` counts one more attempt. `anew`: somebody has decided to begin again, and attempts and takeovers count from
-    nothing.
+    `failed` counts one more failed attempt. `anew`: a person requeued the job, and the counts of attempts and takeovers
+    restart at zero.
     """
 
     status: Status
@@ -51,7 +51,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failed: bool = False
     anew: bool = False
     takeover: bool = False
-    """The holder is gone, and another process writes this; counted like a claim that takes a job over."""
+    """The holder is gone and another process writes this; counts as a takeover, as a claim after a lost lease does."""
 
     @property
     def over(self) -> bool:
@@ -59,7 +59,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Extras(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written beside the events, in the same transaction."""
+    """Rows that are written beside the events, in the same transaction."""
 
     calls: tuple[CallRow, ...] = ()
     timers: tuple[Timer, ...] = ()
@@ -69,7 +69,7 @@ class Extras(msgspec.Struct, frozen=True, kw_only=True):
     blobs: tuple[bytes, ...] = ()
     """Bytes that the events name by digest."""
     spend: tuple[Charge, ...] = ()
-    """What the events cost, for each budget that counts for the job."""
+    """The cost of the events, for each budget that applies to the job."""
     raises: tuple[Raise, ...] = ()
 
     def __bool__(self) -> bool:
@@ -81,7 +81,7 @@ NOTHING = Extras()
 
 
 class Append(msgspec.Struct, frozen=True, kw_only=True):
-    """One write of one job. Build it with `append_of`, which seals the events."""
+    """One write of one job. `append_of` builds it and seals the events."""
 
     job_id: str
     namespace: str
@@ -97,7 +97,7 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """What a holder writes with: its lease on one job, and the head it has seen."""
+    """Write credentials of a holder: its lease on one job, and the head it has seen."""
 
     job_id: str
     namespace: str
@@ -117,10 +117,10 @@ def append_of(
     extras: Extras = NOTHING,
     bodies: Sequence[bytes | None] | None = None,
 ) -> Append:
-    """The append that continues the holder's journal with these events; there must be at least one.
+    """Build the append that continues the holder's journal with these events; there must be at least one.
 
-    An append without events would not move the head, and a writer could not tell it from one that was lost. `at`: the
-    time of all events, or of each. `bodies`: of the events that have been written out already.
+    An append without events would not move the head, and a writer could not tell whether it was applied or lost. `at`:
+    the time of all events, or of each. `bodies`: the encoded bodies of events that are already encoded.
     """
     sealed, head = seal(holder.job_id, holder.head, holder.fence, at, events, bodies)
     if not sealed:
@@ -149,5 +149,5 @@ def append_of(
 
 
 def after(holder: Holder, append: Append) -> Holder:
-    """The holder once the append is durable."""
+    """The holder after the append is durable."""
     return Holder(holder.job_id, holder.namespace, holder.fence, holder.lease_token, append.head)

@@ -1,9 +1,9 @@
-"""The audit log: privileged acts, in order, chained so that none can be changed, lost or put in between.
+"""The audit log: privileged actions, in order, in a hash chain, so that no entry can be changed, removed or inserted.
 
     hash(n) = SHA-256( hash(n-1) ‖ SHA-256(body) ‖ ["namespace", n, "what", "act id", at] )
 
-Every namespace has its own chain, so that who may read it can also check it. An act has an id: written twice, because a
-reply was lost, it is one line.
+Every namespace has its own chain, so that a reader of one namespace can also verify it. An action has an id: if it is
+written twice, because a reply was lost, the log has one entry.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from holdfast.model.ids import check_name
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 
 TEXT_MAX: Final = 2_000
-"""Characters of one text of an act. A reason is a sentence or two; the journal has all of it."""
+"""Characters of one text of an action. A reason is a sentence or two; the journal has the full text."""
 
 
 class ActDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that somebody did, or was refused."""
+    """A privileged action that was performed or rejected."""
 
     act_id: str
     what: str
@@ -52,7 +52,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SealedAct(msgspec.Struct, frozen=True):
-    """A line as it is stored."""
+    """An entry as it is stored."""
 
     seq: int
     act_id: str
@@ -63,12 +63,12 @@ class SealedAct(msgspec.Struct, frozen=True):
 
 
 def act_id(*parts: str) -> str:
-    """One id for all tries of the same act."""
+    """The id of an action: the same for every retry."""
     return canonical.digest_of(list(parts)).hex()[:32]
 
 
 def check_act(act: ActDraft) -> ActDraft:
-    """The act with its texts cut to what a line holds."""
+    """The action with its texts cut to the length of an entry."""
     check_name(act.act_id, "act id")
     check_name(act.what, "what")
     check_name(act.namespace, "namespace")
@@ -84,7 +84,7 @@ def _cut(text: str) -> str:
 
 
 def seal_act(act: ActDraft, head: Head, at: int) -> SealedAct:
-    """The act in its place behind this head."""
+    """Seal the action as the entry after this head."""
     body = canonical.encode({name: getattr(act, name) for name in _TEXTS})
     seq = head.seq + 1
     return SealedAct(
@@ -98,7 +98,7 @@ def seal_act(act: ActDraft, head: Head, at: int) -> SealedAct:
 
 
 def read_act(sealed: SealedAct) -> Act:
-    """The line as people see it."""
+    """Decode an entry for display."""
     return Act(
         seq=sealed.seq,
         at=sealed.at,
@@ -110,7 +110,7 @@ def read_act(sealed: SealedAct) -> Act:
 
 
 def breaks(namespace: str, after: Head, acts: Iterable[SealedAct]) -> Iterator[str]:
-    """What is wrong with these lines, which follow this head: the first fault of each."""
+    """Verify entries that follow this head: the first fault of each broken entry."""
     head = after
     for act in acts:
         if act.seq != head.seq + 1:
@@ -120,6 +120,6 @@ def breaks(namespace: str, after: Head, acts: Iterable[SealedAct]) -> Iterator[s
         head = Head(act.seq, act.hash)
 
 
-def _hash(previous: bytes, namespace: str, seq: int, act: str, at: int, what: str, body: bytes) -> bytes:
-    place = canonical.encode([namespace, seq, what, act, at])
+def _hash(previous: bytes, namespace: str, seq: int, act: str, at: int, action: str, body: bytes) -> bytes:
+    place = canonical.encode([namespace, seq, action, act, at])
     return hashlib.sha256(previous + hashlib.sha256(body).digest() + place).digest()

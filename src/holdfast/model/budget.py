@@ -1,8 +1,8 @@
-"""What a job may use up, and what it has used: exact integers, shared by a whole tree of jobs.
+"""Budgets: what a job may use and what it has used, in exact integers, shared by a whole tree of jobs.
 
-Money is counted in micro-dollars, because floats drift: a hundred thousand calls at $0.0003 must be $30.00. A
-breach is a fact to act on (the job waits and asks), never a number that is silently cut. Nothing is charged
-twice: replayed calls cost nothing, so what is spent follows from the journal alone.
+Money is counted in micro-dollars, because floats drift: a hundred thousand calls at $0.0003 must be $30.00. When a
+limit is reached, the job records that and waits for a person; the runtime never lowers an amount silently. Nothing is
+charged twice: replayed calls cost nothing, so the account follows from the journal alone.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Money: TypeAlias = int | str | Decimal | float
 LIMITS: Final[tuple[Limit, ...]] = get_args(Limit)
 DOLLAR: Final = 1_000_000
 
-# What a tree of jobs uses up together. The others are no sums: wall time is counted from the creation of the job that
+# Amounts that a tree of jobs shares. The others are not sums: wall time is counted from the creation of the job that
 # declared the budget, and depth and fan-out describe one job's place and children.
 SHARED: Final[tuple[Limit, ...]] = ("usd_micros", "tokens", "tool_calls")
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Budget:
-    """The most that a job and its children may use; None leaves a thing unbounded.
+    """The most that a job and its children may use; None means no limit.
 
-    Written in people's units, kept in exact ones: `Budget(usd=2, wall="10m")` has `usd_micros` 2,000,000 and
-    `wall_us` 600,000,000.
+    Declared in human units, kept in exact ones: `Budget(usd=2, wall="10m")` has `usd_micros` 2,000,000 and `wall_us`
+    600,000,000.
 
     `wall` counts from the job's creation, for its children too. `depth` is how many levels of children there may be
     below the job, `fan_out` how many children any one job of the tree may start.
@@ -102,7 +102,7 @@ ONE_CALL: Final = Spent(tool_calls=1)
 
 
 class Breach(msgspec.Struct, frozen=True):
-    """The first limit that does not hold."""
+    """The first limit that is exceeded."""
 
     limit: Limit
     allowed: int
@@ -113,7 +113,7 @@ class Breach(msgspec.Struct, frozen=True):
 
 
 class Charge(msgspec.Struct, frozen=True):
-    """What is added to one budget's account."""
+    """An amount to add to one budget's account."""
 
     budget_id: str
     usd_micros: int = 0
@@ -122,7 +122,7 @@ class Charge(msgspec.Struct, frozen=True):
 
 
 class Raise(msgspec.Struct, frozen=True):
-    """Limits that one budget has at least from now on. What it does not name stays, and nothing is lowered."""
+    """New minimum limits of one budget. Limits that it does not name stay, and none is lowered."""
 
     budget_id: str
     limits: Budget
@@ -168,16 +168,16 @@ def add(spent: Spent, more: Spent) -> Spent:
 
 
 def absorb(parent: Spent, child: Spent) -> Spent:
-    """Return what a parent has spent, its child's expense included; only shared things are handed up."""
+    """Return what a parent has spent, with its child's spending; only shared amounts count for the parent."""
     handed_up = {limit: getattr(child, limit) for limit in SHARED}
     return add(parent, Spent(**handed_up, depth=child.depth + 1))
 
 
 def breach(budget: Budget, spent: Spent, ahead: Spent = NOTHING) -> Breach | None:
-    """Return the first limit that `spent` and what lies `ahead` go beyond together, or None.
+    """Return the first limit that `spent` and `ahead` together exceed, or None.
 
-    Using up a budget exactly is no breach. Ask before you act: with `ahead=Spent(tool_calls=1)` before a tool
-    call, and with one token and one micro-dollar before a model call, whose price is known only afterwards.
+    Using a budget up exactly is no breach. Check before the call: with `ahead=Spent(tool_calls=1)` before a tool call,
+    and with one token and one micro-dollar before a model call, whose price is known only afterwards.
     """
     total = add(spent, ahead)
     for limit in LIMITS:
@@ -188,7 +188,7 @@ def breach(budget: Budget, spent: Spent, ahead: Spent = NOTHING) -> Breach | Non
 
 
 def remaining(budget: Budget, spent: Spent) -> Budget:
-    """Return what is left, never below zero."""
+    """Return what remains, never below zero."""
     left: dict[str, int | None] = {}
     for limit in LIMITS:
         allowed = getattr(budget, limit)
@@ -220,30 +220,31 @@ def split(budget: Budget, parts: int) -> tuple[Budget, ...]:
 
 
 def to_json(budget: Budget) -> dict[str, int]:
-    """The budget as JSON: the limits that there are."""
+    """The budget as JSON: only the limits that are set."""
     limits = {limit: getattr(budget, limit) for limit in LIMITS}
     return {limit: allowed for limit, allowed in limits.items() if allowed is not None}
 
 
 def read(limits: Mapping[str, int]) -> Budget:
-    """The budget that `to_json` told of."""
+    """The budget that `to_json` wrote."""
     return msgspec.convert(limits, Budget)
 
 
 def raise_limits(budget: Budget, least: Budget) -> Budget:
-    """The budget with limits that are at least those. In whichever order two are raised, it comes to the same."""
+    """The budget with each limit raised to at least that of `least`. The order of several raises does not matter."""
     limits = to_json(budget)
     return read({limit: max(allowed, to_json(least).get(limit, 0)) for limit, allowed in limits.items()})
 
 
 class Stops:
-    """What a journal tells of the limits that stopped its job."""
+    """The budget limits that have stopped a job, as its journal records them."""
 
     def __init__(self) -> None:
         self.allowed: dict[tuple[str, str], int] = {}
-        """By budget and limit, what was allowed when it was reached; forgotten once somebody has raised one."""
+        """By budget and limit: the amount that was allowed when the limit was reached. Cleared when a person raises the
+        budget."""
         self.sleeps = 0
-        """How often the job has gone to sleep over them since."""
+        """How often the job has suspended because of them since."""
 
     def take(self, event: e.BudgetReached | e.BudgetRaised | e.JobWaiting) -> None:
         match event:
@@ -255,15 +256,15 @@ class Stops:
                 self.sleeps += 1
 
 
-# ── what facts cost ───────────────────────────────────────────────────────────────────────────────
+# ── the cost of events ────────────────────────────────────────────────────────────────────────────
 
 CHARGE_MAX: Final = 10**12
-"""No single answer counts for more: a provider that says otherwise is wrong, and no account may overflow."""
+"""Upper bound of one charge: a provider that reports more is wrong, and no account may overflow."""
 
 
 def cost(event: e.Event) -> Spent:
-    """What one fact adds to the accounts of its job. An intent counts once for its step and generation: whoever sends
-    it again knows that, see `engine.budgets` and `verify`."""
+    """What one event adds to the accounts of its job. An intent counts once for its step and generation; the caller
+    leaves a resend out, see `engine.budgets` and `verify`."""
     match event:
         case e.StepFinished(args_digest=digest):
             return NOTHING if digest == NO_ARGS else ONE_CALL
@@ -278,8 +279,8 @@ def cost(event: e.Event) -> Spent:
             return NOTHING
 
 
-def _amount(told: object) -> int:
-    return min(max(told, 0), CHARGE_MAX) if type(told) is int else 0
+def _amount(reported: object) -> int:
+    return min(max(reported, 0), CHARGE_MAX) if type(reported) is int else 0
 
 
 OPTIONS: Final[Mapping[str, str]] = {
@@ -290,7 +291,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "depth": "--depth",
     "fan_out": "--fan-out",
 }
-"""What one types to raise a limit."""
+"""The option that raises each limit on the command line."""
 
 WORDS: Final[Mapping[str, str]] = {
     "usd_micros": "spent",
@@ -303,14 +304,14 @@ WORDS: Final[Mapping[str, str]] = {
 
 
 def format_amount(limit: str, amount: int) -> str:
-    """An amount as one types it: `Budget(usd=…)` and `Budget(wall=…)` read it."""
+    """An amount as `Budget(usd=…)` and `Budget(wall=…)` parse it."""
     if limit == "usd_micros":
         return f"{Decimal(amount) / DOLLAR:f}"
     return show_duration(amount).replace(" ", "") if limit == "wall_us" else str(amount)
 
 
 def show(limit: str, amount: int) -> str:
-    """An amount as people read it; of a time that is not short, the seconds will do."""
+    """An amount for display; a time of a minute or more is cut to whole seconds."""
     if limit == "usd_micros":
         return f"${amount // DOLLAR}.{amount % DOLLAR:06d}"
     if limit == "wall_us":

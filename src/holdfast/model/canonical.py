@@ -1,27 +1,27 @@
-"""Canonical JSON: one value, one sequence of bytes, so that digests mean something.
+"""Canonical JSON: one value, one sequence of bytes, so that equal values have equal digests.
 
-Arguments are compared by digest to tell "the same call again" from "another call under the same key", and the
-hash chain of a journal covers digests of payloads. Both break if equal values can be written in two ways, or
-if a value comes back different from how it went in. So we store less than Python can hold and more than most
-JSON libraries:
+Arguments are compared by digest to tell "the same call again" from "another call under the same key", and the hash
+chain of a journal covers digests of payloads. Both break if equal values can be written in two ways, or if a value is
+decoded to something other than what was encoded. So Holdfast stores fewer values than Python can hold, and more than
+most JSON libraries:
 
     written as  keys sorted by code point, no spaces, UTF-8, shortest floats; 1 stays 1 and 1.0 stays 1.0
-    refused     NaN and Infinity, keys that are not text, duplicate keys, integers beyond ±(2**63-1), nesting
+    rejected    NaN and Infinity, keys that are not text, duplicate keys, integers beyond ±(2**63-1), nesting
                 beyond 64, values that contain themselves, more than 1 MiB, every type that JSON does not have; the
                 error names the place
     kept        lone surrogates, which text from a model does contain: written as \\udXXX, read back the same
 
-Four conversions are deliberate. A tuple is written as an array and comes back as a list. A member of a
-StrEnum or IntEnum is written as the value it equals. An instance of any other subclass of str, int, float, list,
-tuple or dict is written as its base class, whatever methods the subclass has. A high surrogate directly before a
-low one is written as the character the two stand for, because JSON has no way to keep them apart.
+Four conversions are deliberate. A tuple is written as an array and read back as a list. A member of a StrEnum or
+IntEnum is written as the value it equals. An instance of any other subclass of str, int, float, list, tuple or dict is
+written as its base class, whatever methods the subclass has. A high surrogate directly before a low one is written as
+the character that the pair encodes, because JSON has no way to keep them apart.
 
-How it is fast: msgspec writes and reads, and Python only looks for what msgspec lets through (it writes NaN
-as null, bytes as base64, and takes the last of duplicate keys). Reading checks for duplicates by writing
-again: bytes that come out as they went in are canonical, and canonical bytes have no duplicates. Everything
-unusual takes the slow way, in `canonical_fallback`, which is also where errors are composed.
+Fast path: msgspec writes and reads, and Python code checks only for what msgspec accepts wrongly (it writes NaN as
+null, bytes as base64, and takes the last of duplicate keys). Reading detects duplicates by encoding again: bytes that
+are reproduced exactly are canonical, and canonical bytes have no duplicates. Everything unusual takes the slow path in
+`canonical_fallback`, which also composes the errors.
 
-What must not be written down is not in these bytes: `redaction` says what that is, and why it is taken out here.
+`encode` also removes secrets: `redaction` defines them, and why they are removed here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _read = msgspec.json.Decoder().decode
 _INTEGER_MIN: Final = -INTEGER_MAX
 
 SCALARS: Final = frozenset({str, int, float, bool, type(None)})
-"""Types whose values are JSON as they are."""
+"""Types whose values JSON represents directly."""
 
 # Numbers of 19 digits may exceed INTEGER_MAX; shorter ones cannot. Digits become "0" and all else a space,
 # because translate and find run eight times faster than a regular expression here.
@@ -83,8 +83,7 @@ def _without_secrets(rules: redaction.Redactor, value: object, data: bytes) -> b
 
 
 def decode(data: bytes, *, bytes_max: int = JSON_BYTES_MAX) -> Any:
-    """Return the value of a JSON document from anywhere, canonical or not, and refuse what `encode` would not
-    write.
+    """Return the value of a JSON document from any source, canonical or not; reject what `encode` would not write.
 
     Raises:
         InvalidPayload: Not JSON, or not JSON we store.
@@ -99,7 +98,7 @@ def decode(data: bytes, *, bytes_max: int = JSON_BYTES_MAX) -> Any:
         if _write(value) == data and ((few_brackets and small_numbers) or _is_plain(value, bytes_max)):
             return value
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        pass  # The slow way finds the same fault and can say where it is.
+        pass  # The slow path finds the same fault and names its place.
     return canonical_fallback.read(data)
 
 
@@ -127,7 +126,8 @@ def digest_of(value: object) -> bytes:
 
 
 def _is_flat(value: object, bytes_max: int) -> bool:
-    """Whether it is an object of texts, integers and words, as most arguments are: plain, and quickly seen to be."""
+    """Whether the value is an object of text, integers, booleans and null, as most arguments are: a quick check for the
+    common case."""
     if type(value) is not dict:
         return False
     size = len(value)
@@ -144,10 +144,10 @@ def _is_flat(value: object, bytes_max: int) -> bool:
 
 
 def _is_plain(value: object, bytes_max: int, depth_max: int = JSON_DEPTH_MAX) -> bool:
-    """Whether msgspec writes this value faithfully and within the limits; keys are left to msgspec.
+    """Whether msgspec writes this value faithfully and within the limits; msgspec itself checks the keys.
 
-    Level by level, because depth then costs one addition per level. The size is a lower bound, taken before
-    anything is written: a small object that contains itself many times over would otherwise fill the memory
+    The check goes level by level, because depth then costs one addition per level. The size is a lower bound, computed
+    before anything is written: a small object that contains itself many times over would otherwise fill the memory
     first.
     """
     level: list[Any] = [value] if type(value) is dict else [(value,)]
@@ -181,7 +181,7 @@ def _is_plain(value: object, bytes_max: int, depth_max: int = JSON_DEPTH_MAX) ->
 
 
 def _simplified(value: object, bytes_max: int, depth_max: int) -> Any:
-    """The value without subclasses of JSON's types; or the error that says why it cannot be stored."""
+    """The value without subclasses of JSON's types; or raise the error that says why it cannot be stored."""
     simple = canonical_fallback.simplify(value, bytes_max, depth_max)
     if not _is_plain(simple, bytes_max, depth_max):
         raise canonical_fallback.too_large(None, bytes_max)

@@ -1,7 +1,7 @@
-"""The slow way of canonical JSON: what msgspec cannot write or read, and the errors that name the place.
+"""Slow path of canonical JSON: values that msgspec cannot write or read, and the errors that name the place.
 
-`canonical` comes here only when something is unusual: lone surrogates, spaces or another order of keys, or a
-fault to explain. Both ways must agree on every byte and every value; the property tests compare them.
+`canonical` calls this module only in unusual cases: lone surrogates, spaces or another order of keys, or a fault to
+explain. Both paths must agree on every byte and every value; the property tests compare them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Twice(list[tuple[str, Any]]):
 
 
 class _Refused(str):
-    """A number that we do not store, as it was written."""
+    """A number that Holdfast does not store, as it was written."""
 
     __slots__ = ()
 
@@ -154,13 +154,14 @@ def simplify(value: Any, bytes_max: int, depth_max: int = JSON_DEPTH_MAX) -> Any
     """Return a copy made of dict, list, str, int, float, bool and None, without subclasses of them.
 
     Raises InvalidPayload for the first value in document order that is not JSON we store, and TooLarge after as many
-    values as cannot fit: a small object that refers to others many times over has more places than anybody can visit.
+    values as cannot fit: a small object that refers to others many times over has more places than can be visited.
     """
     return _simplify(value, None, {}, _Bounds(bytes_max, depth_max))
 
 
 class _Bounds:
-    """How many values a document of so many bytes may still have: each but the outermost takes two bytes or more."""
+    """The number of values that a document of so many bytes may still have: each but the outermost takes two bytes or
+    more."""
 
     def __init__(self, bytes_max: int, depth_max: int) -> None:
         self.depth_max = depth_max
@@ -174,7 +175,7 @@ class _Bounds:
 
 
 def too_large(size: int | None, bytes_max: int) -> TooLarge:
-    """The error for a document of so many bytes, or of nobody knows how many."""
+    """The error for a document of so many bytes; None: the size is unknown."""
     found = "more" if size is None else f"{size:,} bytes, more"
     return TooLarge(f"{found} than the limit of {bytes_max:,} bytes of JSON")
 
@@ -239,21 +240,21 @@ def _simple_float(value: float, place: Place) -> float:
 
 
 def contains_itself(place: Place, above: Place) -> InvalidPayload:
-    """The error for a value that stands below itself: at `place`, and at `above`."""
+    """The error for a value that contains itself: it appears at `place` and at `above`."""
     msg = f"it contains itself: what is {at(place)} is also {at(above)}"
     return InvalidPayload(msg, hint="JSON is a tree. Leave the reference out, or store an id instead.")
 
 
 def too_deep(place: Place, depth_max: int = JSON_DEPTH_MAX) -> InvalidPayload:
-    """The error for a value that stands below too many others."""
+    """The error for a value that is nested too deep."""
     return InvalidPayload(f"nested deeper than {depth_max} levels ({at(place)})")
 
 
 def show(key: object) -> str:
-    """A key as an error names it: printable, and short enough to read."""
+    """A key as an error message shows it: printable, and short enough to read."""
     try:
         return _clip(repr(key))
-    except Exception:  # it is somebody's own class
+    except Exception:  # a user's class, whose __repr__ may raise
         return f"of class {type(key).__qualname__}"
 
 
@@ -267,5 +268,5 @@ def at(place: Place) -> str:
 
 
 def _clip(text: str) -> str:
-    shown = text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "…"
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in shown)
+    clipped = text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "…"
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in clipped)

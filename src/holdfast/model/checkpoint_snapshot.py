@@ -1,12 +1,13 @@
-"""What a commit of state carries over: all that is still to come, and nothing of what is over.
+"""Checkpoint snapshot: the state from before a checkpoint that is still needed after it.
 
-A job that made a checkpoint is resumed from it. Of the facts before it only a few still count: signals that nobody has
-taken, children that have not ended, limits that were reached, who held the job, how far its mail was read, when a
-person let it go on. They go into the checkpoint's own fact, under the same hash as its state. So a resume reads the
-journal from there on and needs none of it before, however long it is. `verify` compares what was carried with what the
-whole journal says.
+A job resumes from its last checkpoint. Of the events before it only a few still count: signals that no wait has taken,
+children that have not ended, budget limits that were reached, which worker held the job, how far its mail was read,
+when a person last resumed it. The checkpoint's own event stores them, under the same hash as its state. So a resume
+reads the journal from the checkpoint on, however long the journal before it is. `verify` compares the snapshot with the
+result of the whole journal.
 
-What is too much to write down again with every checkpoint is not carried: that job is resumed from its whole journal.
+A snapshot that is too large to be written again with every checkpoint is left out: such a job resumes from its whole
+journal.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class Carried(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The history and the fold of the journal before a checkpoint, as far as either is needed after it.
+    """The replay history and the job state before a checkpoint, as far as either is needed after it.
 
-    `origin` is the digest of the job's first fact, which is read as well: the job's input lies there.
+    `origin` is the digest of the job's first event, which a resume reads too: it contains the job's input.
     """
 
     origin: str
@@ -45,7 +46,7 @@ class Carried(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 def take_snapshot(history: History) -> Carried | None:
-    """What of this history outlives a commit; None, if somebody has asked for the job's end, which nothing outlives."""
+    """The snapshot of this history; None if the job was asked to cancel, since it will not resume, or has no origin."""
     if history.cancelled or not history.origin:
         return None
     return Carried(
@@ -56,7 +57,10 @@ def take_snapshot(history: History) -> Carried | None:
         history.born,
         dict(history.children),
         tuple(
-            sorted(chain.from_iterable(history.signals.values()), key=lambda one: (one.mail_seq, one.name))
+            sorted(
+                chain.from_iterable(history.signals.values()),
+                key=lambda signal: (signal.mail_seq, signal.name),
+            )
         ),
         tuple(sorted((*reached, allowed) for reached, allowed in history.stops.allowed.items())),
         history.stops.sleeps,
@@ -67,7 +71,7 @@ def take_snapshot(history: History) -> Carried | None:
 
 
 def carry(carried: Carried, history: History) -> None:
-    """The history, which was empty, is as it was before the commit that comes next."""
+    """Restore the snapshot into an empty history: its state is that right before the next commit."""
     history.origin, history.worker, history.claims = carried.origin, carried.worker, carried.claims
     history.heard, history.born, history.misfit = carried.mail_seq, carried.born, carried.misfit
     history.children, history.pythons = dict(carried.children), set(carried.pythons)
@@ -79,14 +83,14 @@ def carry(carried: Carried, history: History) -> None:
 
 
 def pack_snapshot(carried: Carried | None) -> Any:
-    """It as JSON; None, if there is none, or too much to write down again and again."""
-    told = None if carried is None else msgspec.to_builtins(carried)
-    return told if len(canonical.encode(told)) <= CARRIED_BYTES_MAX else None
+    """The snapshot as JSON; None if there is none, or if it is too large to be written with every checkpoint."""
+    snapshot = None if carried is None else msgspec.to_builtins(carried)
+    return snapshot if len(canonical.encode(snapshot)) <= CARRIED_BYTES_MAX else None
 
 
 def unpack_snapshot(carries: Any) -> Carried | None:
-    """What a checkpoint carries; None, if its job is to be resumed from the whole journal."""
+    """The snapshot that a checkpoint stores; None if the job is to be resumed from its whole journal."""
     try:
         return None if carries is None else msgspec.convert(carries, Carried)
     except msgspec.ValidationError:
-        return None  # a newer Holdfast carries more than we know of
+        return None  # a newer version of Holdfast wrote fields that this one does not know

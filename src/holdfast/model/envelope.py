@@ -1,10 +1,10 @@
-"""The form of an encrypted payload: which key, which place it was written for, and what only that key can read.
+"""Envelope: the binary format of an encrypted payload: key id, place, nonce, ciphertext.
 
     00 68 66 01 │ key id: length, text │ place: length (2), text │ nonce (12) │ AES-256-GCM ciphertext and tag
 
-No JSON begins like that, so plain and encrypted payloads may lie side by side, and a store can be encrypted from some
-day on. The place is in the clear, and so is the key's id: both are bound to the ciphertext, and a reader compares the
-place with where it found the payload.
+No JSON document begins with these bytes, so plain and encrypted payloads can share a table, and a store can be
+encrypted from some day on. Place and key id are in plain text; both are authenticated with the ciphertext, and a reader
+compares the place with where it found the payload.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def is_sealed(data: object) -> bool:
     return isinstance(data, bytes) and data.startswith(MAGIC)
 
 
-def must_be_open(data: object, what: str) -> None:
-    """These bytes are no envelope; or an error that says which key is missing."""
+def must_be_open(data: object, label: str) -> None:
+    """Raise an error that names the missing key if these bytes are an envelope."""
     if isinstance(data, bytes) and is_sealed(data):
         envelope = read(data)
-        named = "unknown" if envelope is None else envelope.key_id
-        msg = f"{what} is encrypted with key {named!r}, which this process does not have"
+        key_id = "unknown" if envelope is None else envelope.key_id
+        msg = f"{label} is encrypted with key {key_id!r}, which this process does not have"
         raise InvalidSetting(msg, hint="Set HOLDFAST_PAYLOAD_KEYS to a file that has the key.")
 
 
@@ -56,7 +56,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def read(data: bytes) -> Envelope | None:
-    """The envelope; None, if the bytes only begin like one."""
+    """Decode the envelope; None if the bytes only begin like one."""
     at = len(MAGIC)
     key_end = at + 1 + data[at] if len(data) > at else len(data)
     place_at = key_end + 2

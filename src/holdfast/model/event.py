@@ -1,4 +1,4 @@
-"""What every fact of a journal is."""
+"""Event: the base class of everything in a journal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Json = Any
 
 
 class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One fact. Subclasses add fields with defaults only, and raise `version` when the meaning changes."""
+    """One event. Subclasses add fields with defaults only, and raise `version` when the meaning changes."""
 
     type: ClassVar[str]
     version: ClassVar[int] = 1

@@ -1,8 +1,8 @@
-"""The facts a journal is made of: a closed list, one frozen type each.
+"""Events of a journal: a closed list, one frozen type each.
 
-A fact is stored as (type, version, body): the type is a column, the body is inert JSON, and nothing in a body can name
-a class, a module or a function. Decoding looks the type up in `EVENTS` and checks every field; an unknown type or a
-version from the future is refused with both versions named, never guessed. How facts are chained is in `hash_chain`.
+An event is stored as (type, version, body): the type is a column, the body is inert JSON, and nothing in a body can
+name a class, a module or a function. Decoding looks the type up in `EVENTS` and checks every field; it rejects an
+unknown type or a version from the future with an error that names both versions. `hash_chain` links the events.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from holdfast.model.kit_events import CheckpointVerified as CheckpointVerified
 
 
 class JobCreated(Event, frozen=True):
-    """The job exists. `edited`: whose word it is, in a fork, what some of the reads and models before it had said.
-    `ready_at`: no worker claims it before."""
+    """The job exists. `edited`, in a fork: the changed results of reads and models, who changed them and why.
+    `ready_at`: no worker claims the job before this time."""
 
     type = "job_created"
     kind: str
@@ -66,18 +66,19 @@ class JobParked(Event, frozen=True):
 
 
 class JobStalled(Event, frozen=True):
-    """The code waits for something that no journal knows and that has not come for long. `report`: where it stands."""
+    """The code waits for something that the journal does not record, and has made no progress for long. `report`: the
+    line where each task waits."""
 
     type = "job_stalled"
     report: Json
 
 
 class JobRequeued(Event, frozen=True):
-    """Another attempt. `rerun` are the calls whose failure ended the last one: their records no longer count.
+    """Another attempt. `rerun` lists the calls whose failure ended the last attempt: their records no longer count.
 
-    A person who asked for it did so under an `operation_id`; asking twice under one is asking once. `accepted`: that
-    person has read the report of a parked job, and what it names is not asked for again.
-    `takeover` says that nobody gave the job back: its lease ran out, and `holder` is whose it was.
+    `operation_id` is set when a person requested it; two requests with the same id count once. `accepted`: the person
+    has read the report of a parked job, and the code need not repeat the calls that it lists. `takeover`: the lease ran
+    out without being given back; `holder` held it.
     """
 
     type = "job_requeued"
@@ -121,7 +122,7 @@ class CancelRequested(Event, frozen=True):
 
 
 class ProgressReported(Event, frozen=True):
-    """Whoever holds the job says how far it is, in percent. Said by agents that live elsewhere."""
+    """An external agent that holds the job reports its progress in percent."""
 
     type = "progress_reported"
     progress: int
@@ -129,7 +130,8 @@ class ProgressReported(Event, frozen=True):
 
 
 class PlanGenerated(Event, frozen=True):
-    """The plan that is followed from here on. What was called before it in its scope, the planner did to make it."""
+    """The plan that the job follows from here on. Calls before it in its scope were made by the planner to create the
+    plan."""
 
     type = "plan_generated"
     plan_id: str
@@ -162,9 +164,10 @@ class StepFinished(Event, frozen=True):
 
 
 class CallCancelled(Event, frozen=True):
-    """The code stopped waiting for a call: a timeout, a sibling that failed. A result before it was never seen.
+    """The code stopped waiting for a call: a timeout, or a sibling that failed. A result recorded before this never
+    reached the code.
 
-    `made`: a read of a job with a budget that was under way.
+    `made`: the call was a read in progress, in a job with a budget.
     """
 
     type = "call_cancelled"
@@ -186,9 +189,9 @@ class CallMoved(Event, frozen=True):
 
 
 class CallRetried(Event, frozen=True):
-    """An attempt of a call failed; at `next_at` the call is made again, or its receiver is asked what became of it.
-    `attempt` counts those that failed, of `attempts` in all. `sent_nothing`: the receiver certainly got nothing.
-    `probe`: it was the receiver that could not be asked."""
+    """An attempt of a call failed; at `next_at` the call is made again, or its receiver is probed. `attempt` counts
+    failed attempts, of `attempts` in all. `sent_nothing`: the receiver certainly got nothing. `probe`: the failed
+    attempt was one to probe the receiver."""
 
     type = "call_retried"
     step_key: str
@@ -203,10 +206,10 @@ class CallRetried(Event, frozen=True):
 
 
 class LlmRequested(Event, frozen=True):
-    """A request to a model, by the digests of its parts: what it says besides its messages, then the messages.
+    """A request to a model, as digests of its parts: first everything but the messages, then the messages.
 
     `after` names an earlier request of this journal (`step key@generation`) that this one begins with: then only the
-    messages that are new are listed, so a long conversation grows by what was said and not by its square. A second
+    new messages are listed, so that the journal of a long conversation grows linearly and not quadratically. A second
     attempt is the same request, and lists nothing.
     """
 
@@ -221,10 +224,10 @@ class LlmRequested(Event, frozen=True):
 
 
 class LlmRepurchased(Event, frozen=True):
-    """Repurchase: a request to a model that has an answer on record is made again, because its identity is another one.
+    """Repurchase: a model request that has a recorded response is sent again, because its identity has changed.
 
-    `generation` is that of the recorded request, `args_digest` that of the new one. `fields` says where they differ;
-    none, if the recorded request cannot be read any more.
+    `generation` is that of the recorded request, `args_digest` that of the new one. `fields` names where they differ;
+    empty if the recorded request can no longer be read.
     """
 
     type = "llm_repurchased"
@@ -236,7 +239,7 @@ class LlmRepurchased(Event, frozen=True):
 
 
 class LlmResponded(Event, frozen=True):
-    """What the model said, and what it cost. `error` instead of a response: what the provider said against it."""
+    """The response of a model and its cost. `error` is the provider's error, instead of a response."""
 
     type = "llm_responded"
     step_key: str
@@ -248,7 +251,7 @@ class LlmResponded(Event, frozen=True):
 
 
 class ToolCalled(Event, frozen=True):
-    """The intent: durable before the first byte leaves."""
+    """The intent of a call: durable before the first byte is sent."""
 
     type = "tool_called"
     step_key: str
@@ -265,7 +268,7 @@ class ToolCalled(Event, frozen=True):
 
 
 class ToolReturned(Event, frozen=True):
-    """It happened. `error` says why its result could not be kept, when it could not."""
+    """The call happened. `error` says why its result could not be stored, if it could not."""
 
     type = "tool_returned"
     step_key: str
@@ -284,7 +287,7 @@ class ToolFailed(Event, frozen=True):
 
 
 class ToolUncertain(Event, frozen=True):
-    """A person has to say whether it happened. `error` is what the call raised; without one its worker died."""
+    """A person has to decide whether the call happened. `error` is what the call raised; none if its worker died."""
 
     type = "tool_uncertain"
     step_key: str
@@ -305,7 +308,8 @@ class ToolReconciled(Event, frozen=True):
 
 
 class CheckpointSaved(Event, frozen=True):
-    """`carries`: what of the journal before it still counts, see `checkpoint_snapshot`. None: it is read whole."""
+    """A checkpoint. `carries`: the snapshot of the journal before it, see `checkpoint_snapshot`. None: a resume reads
+    the whole journal."""
 
     type = "checkpoint_saved"
     ordinal: int
@@ -348,7 +352,7 @@ class SignalReceived(Event, frozen=True):
 
 
 class SignalTaken(Event, frozen=True):
-    """A wait is over: with the signal of this letter, or with none because its time was up."""
+    """A wait ended: with the signal of this mail number, or without one because it timed out."""
 
     type = "signal_taken"
     step_key: str
@@ -358,7 +362,8 @@ class SignalTaken(Event, frozen=True):
 
 
 class QuestionAsked(Event, frozen=True):
-    """Somebody is asked, and answers with a signal named after the question. `schema`: what an answer looks like."""
+    """A question to a person, who answers with a signal named after the question. `schema`: the JSON schema of an
+    answer."""
 
     type = "question_asked"
     question_id: str
@@ -428,7 +433,7 @@ class BudgetRaised(Event, frozen=True):
 
 
 class StoreRestored(Event, frozen=True):
-    """Written into every unfinished journal by a restore: what came after the backup is forgotten."""
+    """Written into every unfinished journal by a restore: events after the backup are lost."""
 
     type = "store_restored"
     epoch: int

@@ -1,16 +1,15 @@
-"""Evidence: what must be true in the world for a checkpoint to count, as data that can be stored and checked
-again.
+"""Evidence: conditions in the outside world that must hold for a checkpoint to count, stored as data.
 
-A checkpoint says "I got this far"; evidence lets a stranger verify it after a crash. This file says what can
-be claimed and how single findings add up to a verdict. Looking at files and tables happens elsewhere, because
-it is I/O.
+A checkpoint says "I got this far"; evidence lets another process verify that after a crash. This module defines the
+kinds of evidence and how single findings add up to a verdict. The verifiers, which read files and tables, are
+elsewhere, because that is I/O.
 
     pack     require_all      every piece must be verified (the default, and stronger than the other settings)
              allow_partial    without require_all: pieces that failed do not matter
              min_verified     without require_all: at least so many must be verified, and never fewer than one
 
-Without require_all and without allow_partial nothing may have failed, but some may still be pending. A pack
-with no evidence holds: it claims nothing.
+Without require_all and without allow_partial no piece may have failed, but some may still be pending. A pack without
+evidence holds: it claims nothing.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _SHA256: Final = re.compile("[0-9a-fA-F]{64}")
 
 
 class _Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="evidence_type"):
-    """The start of every piece of evidence."""
+    """Base of every kind of evidence."""
 
 
 class ArtifactExists(_Claim, frozen=True, tag="artifact_exists"):
-    """A file or directory is there. A relative path starts at the verifier's base path."""
+    """A file or directory exists. A relative path starts at the verifier's base path."""
 
     path: str
     kind: Literal["file", "directory", "any"] = "any"
@@ -47,7 +46,7 @@ class ArtifactExists(_Claim, frozen=True, tag="artifact_exists"):
 
 
 class FileSha256(_Claim, frozen=True, tag="file_sha256"):
-    """A file is there and its bytes have this SHA-256, in hexadecimal."""
+    """A file exists and its bytes have this SHA-256, in hexadecimal."""
 
     path: str
     sha256: str
@@ -64,8 +63,8 @@ class FileSha256(_Claim, frozen=True, tag="file_sha256"):
 class CommandExit(_Claim, frozen=True, tag="command_exit"):
     """A command ended with this exit code.
 
-    Commands are not run again to verify them. `observed` is the code it really ended with, noted when it ran;
-    while it is None there is nothing to compare and the finding stays pending.
+    Verification does not run the command again. `observed` is the code that it ended with, recorded when it ran; while
+    it is None there is nothing to compare and the finding stays pending.
     """
 
     exit_code: int = 0
@@ -77,7 +76,7 @@ class CommandExit(_Claim, frozen=True, tag="command_exit"):
 class DbRow(_Claim, frozen=True, tag="db_row"):
     """A row with these columns exists and has these values.
 
-    Without `db_path` it is looked for in the verifier's own database.
+    Without `db_path` the verifier looks in its own database.
     """
 
     table: str
@@ -96,7 +95,7 @@ class DbRow(_Claim, frozen=True, tag="db_row"):
 
 
 class Custom(_Claim, frozen=True, tag="custom"):
-    """Something that only a verifier registered under `name` can check."""
+    """A condition that only a verifier registered under `name` can check."""
 
     name: str
     expected: Any = None
@@ -111,7 +110,7 @@ Evidence: TypeAlias = ArtifactExists | FileSha256 | CommandExit | DbRow | Custom
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a verifier found out about one piece of evidence, and why, if it is not verified."""
+    """The finding of a verifier on one piece of evidence, and the reason if it is not verified."""
 
     finding: Finding
     reason: str = ""
@@ -136,7 +135,7 @@ class EvidenceVerdict(msgspec.Struct, frozen=True):
 
 
 class EvidenceSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The evidence of one checkpoint and how much of it is needed."""
+    """The evidence of one checkpoint and how much of it is required."""
 
     evidence: tuple[Evidence, ...] = ()
     require_all: bool = True
@@ -159,7 +158,7 @@ class EvidenceSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the verdict on findings in the order of the evidence, one for each."""
         if len(results) != len(self.evidence):
             raise Misuse(f"{len(results)} results for {len(self.evidence)} pieces of evidence")
-        verified, failed, pending = (_count(results, word) for word in ("verified", "failed", "pending"))
+        verified, failed, pending = (_count(results, status) for status in ("verified", "failed", "pending"))
         return EvidenceVerdict(self._holds(verified, failed), len(results), verified, failed, pending)
 
     def _holds(self, verified: int, failed: int) -> bool:
@@ -170,7 +169,7 @@ class EvidenceSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Inspector: TypeAlias = Callable[[EvidenceSet], Awaitable[Sequence[Result]]]
-"""Looks at the world: one finding for each piece of evidence, in its order."""
+"""Verifies evidence in the outside world: one finding for each piece of evidence, in order."""
 
 
 def pack_to_json(pack: EvidenceSet) -> dict[str, Any]:
@@ -180,7 +179,7 @@ def pack_to_json(pack: EvidenceSet) -> dict[str, Any]:
 
 
 def pack_from_json(value: object) -> EvidenceSet:
-    """Return the pack that `pack_to_json` wrote; unknown types and fields are refused."""
+    """Return the pack that `pack_to_json` wrote; unknown types and fields are rejected."""
     try:
         return msgspec.convert(value, EvidenceSet)
     except msgspec.ValidationError as error:

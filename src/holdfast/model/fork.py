@@ -1,27 +1,27 @@
-"""What a fork takes over: the outcomes that a journal had recorded before a point, as the beginning of another journal.
+"""Fork: which part of a journal a new job shares with the original, up to a point.
 
 A fork is a new job of the same kind. Its journal begins
 
-    job_created (forked_from, forked_at_seq) · job_claimed · the outcomes taken over · job_released
+    job_created (forked_from, forked_at_seq) · job_claimed · the shared outcomes · job_released
 
-and is written in one commit, so nobody ever claims half of it. From there on it is a job like any other: its function
-runs from the top, gets back what was taken over without calling anything, and does the rest itself, under keys made of
-its own id.
+and is written in one commit, so no worker ever claims a partial one. From there on it is an ordinary job: its function
+runs from the top, replays the shared outcomes without calling anything, and makes the remaining calls itself, under
+idempotency keys derived from its own id.
 
-What is taken over is settled: a result, a failure, a call that the code gave up, a person's word. An attempt of the
-original that failed is one of the fork's past, too: which failures count no more is part of the record. The effects
-were made by the original, once. The fork's ledger names them as well, because a ledger is the fold of its journal, but
-under keys of the fork that no receiver has ever seen; the receipts stay where they are.
+Only settled outcomes are shared: a result, a failure, a call that the code gave up, a person's decision. A failed
+attempt of the original is part of the fork's history, too, and with it the list of failures that no longer count. The
+effects were made by the original, once. The fork's ledger lists them as well, because a ledger is the fold of its
+journal, but under keys of the fork that no receiver has ever seen; the receipts stay with the original.
 
-What it takes over was paid for by the original. For what it does itself it has a budget of its own, with the limits
-that the original declared.
+The original paid for the shared calls. For its own calls the fork has a budget of its own, with the limits that the
+original declared.
 
-A person may have it begin with another result of a read, or another answer of a model, than the original had: a model's
-answer has the arguments of the tools in it. Then `job_created` names the steps, who changed them and why; what the
-model really said is in the original's journal. The result of an effect is what the outside said, and cannot be changed.
+A person may replace the result of a read or the response of a model in the fork: the response of a model contains the
+arguments of its tool calls. Then `job_created` names the steps, who changed them and why; the original response stays
+in the original's journal. The result of an effect comes from its receiver and cannot be replaced.
 
-What is not settled at the point cannot be shared. A read or a sleep that was going on is simply done again. An effect
-that was under way is refused: nobody could say to which of the two jobs its outcome belongs.
+A call that is not settled at the point cannot be shared. A read or a sleep in progress is done again. For an effect
+in progress `take_history` raises InvalidMove: its outcome could not be attributed to either of the two jobs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from holdfast.model.side_effects import DECIDED, CallStatus, Effect
 from holdfast.model.states import MOVES
 
 HOLDER: Final = "fork"
-"""Who held the job while its past was written down."""
+"""Holder of the fork while its shared history is written."""
 
 _CREATED_SEQ: Final = 1
 
@@ -52,7 +52,7 @@ _LEFT_BEHIND: Final = frozenset(MOVES) | {
     "inputs_claimed",
     "llm_repurchased",
 }
-"""What is the original's alone: how it was held and ended, what was said to it, what it was allowed."""
+"""Events of the original only: who held it, how it ended, its mail, its budget."""
 
 
 class ForkedEvent(msgspec.Struct, frozen=True):
@@ -62,15 +62,16 @@ class ForkedEvent(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """The past of a fork: hold by hold, the last of which gives it back; and the ledger rows that belong to it."""
+    """The history that a fork shares, split into holds, the last of which releases the job; and the ledger rows that
+    belong to it."""
 
     holds: tuple[tuple[tuple[e.Event, int], ...], ...]
-    """Facts and their times: timers of the code fire in the fork where they fired in the original."""
+    """Events and their times: timers of the code fire in the fork where they fired in the original."""
     rows: tuple[CallRow, ...]
 
 
 class _Call(msgspec.Struct):
-    """Everything that was said about one step key and generation before the point."""
+    """All events about one step key and generation before the fork point."""
 
     step_key: str
     generation: int
@@ -84,18 +85,18 @@ class _Call(msgspec.Struct):
         return self.begun is not None and isinstance(self.begun.event, e.ToolCalled)
 
 
-def fork_point(facts: Sequence[ForkedEvent], at: str | int) -> int:
-    """The first event that is not taken over: the first that tells of the step `at`, or number `at` itself."""
+def fork_point(journal: Sequence[ForkedEvent], at: str | int) -> int:
+    """The first event that is not shared: the first one about the step `at`, or event number `at` itself."""
     if isinstance(at, int):
-        if not 2 <= at <= facts[-1].seq + 1:
-            msg = f"there is no event {at} to fork at; the journal has events 1 to {facts[-1].seq}"
+        if not 2 <= at <= journal[-1].seq + 1:
+            msg = f"there is no event {at} to fork at; the journal has events 1 to {journal[-1].seq}"
             raise NotFound(
                 msg, hint="Name an event after the first, or a step key (`holdfast trace ID --steps`)."
             )
         return at
-    for fact in facts:
-        if getattr(fact.event, "step_key", None) == at:
-            return fact.seq
+    for entry in journal:
+        if getattr(entry.event, "step_key", None) == at:
+            return entry.seq
     msg = f"the journal has no step {at!r}"
     raise NotFound(
         msg, hint="`holdfast trace ID --steps` lists the step keys. The number of an event works, too."
@@ -103,24 +104,24 @@ def fork_point(facts: Sequence[ForkedEvent], at: str | int) -> int:
 
 
 def take_history(
-    facts: Sequence[ForkedEvent],
+    journal: Sequence[ForkedEvent],
     before: int,
     *,
     job_id: str,
     namespace: str,
     edits: Mapping[str, Any] | None = None,
 ) -> Taken:
-    """What a fork named `job_id` takes over from the facts before this event, with other results for the steps that
-    `edits` names. Raises InvalidMove for what cannot be."""
+    """The history that a fork named `job_id` shares: the events before number `before`, with other results for the
+    steps in `edits`. Raises InvalidMove if it cannot be shared."""
     prefix = _Prefix()
-    for fact in facts:
-        if fact.seq < before:
-            prefix.take(fact)
-    started_at = next((fact.at for fact in facts if isinstance(fact.event, e.JobClaimed)), facts[0].at)
+    for entry in journal:
+        if entry.seq < before:
+            prefix.take(entry)
+    started_at = next((entry.at for entry in journal if isinstance(entry.event, e.JobClaimed)), journal[0].at)
     past: list[tuple[e.Event, int]] = [(e.JobClaimed(HOLDER), started_at)]
-    for fact, generation in prefix.settled(facts):
-        past.append((_renamed(fact.event, generation, job_id, namespace), max(fact.at, past[-1][1])))
-        if isinstance(fact.event, e.JobRequeued):
+    for entry, generation in prefix.settled(journal):
+        past.append((_renamed(entry.event, generation, job_id, namespace), max(entry.at, past[-1][1])))
+        if isinstance(entry.event, e.JobRequeued):
             past.append((e.JobClaimed(HOLDER), past[-1][1]))
     past.append((e.JobReleased(why="forked"), past[-1][1]))
     for step_key, result in (edits or {}).items():
@@ -129,7 +130,7 @@ def take_history(
 
 
 def _edit(past: list[tuple[e.Event, int]], step_key: str, result: Any) -> None:
-    """The step has come out like this, as far as the fork knows."""
+    """Replace the result of the step in the fork's history."""
     for nth in reversed(range(len(past))):
         event, at = past[nth]
         if getattr(event, "step_key", None) != step_key:
@@ -154,7 +155,7 @@ def _replaced(event: e.Event, **changes: object) -> e.Event:
 
 
 def _holds(past: Sequence[tuple[e.Event, int]]) -> tuple[tuple[tuple[e.Event, int], ...], ...]:
-    """The past, cut where the job was given back."""
+    """Split the history where the job was released."""
     holds: list[list[tuple[e.Event, int]]] = []
     for event, at in past:
         if isinstance(event, e.JobClaimed):
@@ -164,7 +165,7 @@ def _holds(past: Sequence[tuple[e.Event, int]]) -> tuple[tuple[tuple[e.Event, in
 
 
 class _Prefix:
-    """The journal up to the point, as far as a fork is concerned: calls since the last commit, and the rest."""
+    """The journal up to the fork point: calls since the last commit, and the other shared events."""
 
     def __init__(self) -> None:
         self._calls: dict[tuple[str, int], _Call] = {}
@@ -172,24 +173,24 @@ class _Prefix:
         self._moves: list[ForkedEvent] = []
         self._requeues: list[ForkedEvent] = []
 
-    def take(self, fact: ForkedEvent) -> None:
-        match fact.event:
+    def take(self, entry: ForkedEvent) -> None:
+        match entry.event:
             case e.CheckpointSaved():
                 self._forget_signals()
                 self._calls, self._moves, self._requeues = (
                     {},
                     [],
                     [],
-                )  # what led to this state is in the state
-                self._others.append(fact)
+                )  # the state covers the calls before it
+                self._others.append(entry)
             case e.TurnCommitted():
                 raise InvalidMove("a turn of a session cannot be forked", hint="Start a new session.")
             case e.JobRequeued():
-                self._requeues += [fact] if fact.event.rerun else []
+                self._requeues += [entry] if entry.event.rerun else []
             case e.ToolCalled() | e.TimerSet() | e.LlmRequested() | e.NodeStarted() | e.ChildStarted():
-                call = self._call(fact.event)
+                call = self._call(entry.event)
                 call.begun = (
-                    fact if call.begun is None else ForkedEvent(call.begun.seq, call.begun.at, fact.event)
+                    entry if call.begun is None else ForkedEvent(call.begun.seq, call.begun.at, entry.event)
                 )
             case (
                 e.StepFinished()
@@ -201,83 +202,83 @@ class _Prefix:
                 | e.ChildFinished()
                 | e.SignalTaken()
             ):
-                self._call(fact.event).ended = fact
+                self._call(entry.event).ended = entry
             case e.ToolUncertain():
-                self._call(fact.event).uncertain = True
+                self._call(entry.event).uncertain = True
             case e.ToolReconciled(decision=decision):
-                call = self._call(fact.event)
+                call = self._call(entry.event)
                 if DECIDED[decision] is CallStatus.ABANDONED:
                     del self._calls[call.step_key, call.generation]
                 else:
-                    call.ended = fact
+                    call.ended = entry
             case e.CallCancelled():
-                self._call(fact.event).given_up = fact
+                self._call(entry.event).given_up = entry
             case e.CallMoved():
-                self._moves.append(fact)
+                self._moves.append(entry)
             case e.CallRetried():
-                pass  # a call that is made again in the fork has all its attempts
+                pass  # the fork makes the call with all its attempts
             case event if event.type not in _LEFT_BEHIND:
-                self._others.append(fact)
+                self._others.append(entry)
             case _:
                 pass
 
     def _forget_signals(self) -> None:
-        """Signals that a wait has taken are in the state as well."""
+        """Drop signals that a wait has taken: their effect is in the committed state."""
         ended = [call.ended.event for call in self._calls.values() if call.ended is not None]
         taken = {event.mail_seq for event in ended if isinstance(event, e.SignalTaken)}
         self._others = [
-            fact
-            for fact in self._others
-            if not (isinstance(fact.event, e.SignalReceived) and fact.event.mail_seq in taken)
+            entry
+            for entry in self._others
+            if not (isinstance(entry.event, e.SignalReceived) and entry.event.mail_seq in taken)
         ]
 
     def _call(self, event: e.Event) -> _Call:
         if isinstance(event, e.NodeStarted | e.NodeFinished):
             key = f"{event.plan_id}\0{event.node}"
         else:
-            key = getattr(event, "step_key")  # noqa: B009 - every event that comes here has one
+            key = getattr(event, "step_key")  # noqa: B009 - every event passed here has one
         generation = getattr(event, "generation", 0)
         return self._calls.setdefault((key, generation), _Call(key, generation))
 
-    def settled(self, facts: Sequence[ForkedEvent]) -> list[tuple[ForkedEvent, int]]:
-        """The facts in their order, each with the generation it has in the fork: from 0, without gaps."""
-        chosen = [(fact, 0) for fact in self._others + self._requeues]
+    def settled(self, journal: Sequence[ForkedEvent]) -> list[tuple[ForkedEvent, int]]:
+        """The events in journal order, each with its generation in the fork: from 0, without gaps."""
+        chosen = [(entry, 0) for entry in self._others + self._requeues]
         generations: dict[str, int] = {}
         renumbered: dict[tuple[str, int], int] = {}
         for (key, original), call in sorted(self._calls.items()):
             if call.is_effect and call.ended is None:
-                raise _under_way(call, facts)
+                raise _under_way(call, journal)
             if call.begun is not None and isinstance(call.begun.event, e.ChildStarted) and call.ended is None:
                 raise _open_child(call.begun.event)
-            kept = [fact for fact in (call.begun, call.ended, call.given_up) if fact is not None]
+            shared = [entry for entry in (call.begun, call.ended, call.given_up) if entry is not None]
             if call.ended is None and call.given_up is None:
-                continue  # a read or a sleep that was going on: it is done again
+                continue  # a read or a sleep in progress: the fork does it again
             generation = generations.get(key, 0)
             generations[key] = generation + 1
             renumbered[key, original] = generation
-            chosen += [(fact, generation) for fact in kept]
-        for fact in self._moves:
-            assert isinstance(fact.event, e.CallMoved)
-            place = (fact.event.recorded_key, fact.event.generation)
+            chosen += [(entry, generation) for entry in shared]
+        for entry in self._moves:
+            assert isinstance(entry.event, e.CallMoved)
+            place = (entry.event.recorded_key, entry.event.generation)
             if place in renumbered:
-                chosen.append((fact, renumbered[place]))
-        return sorted(chosen, key=lambda one: one[0].seq)
+                chosen.append((entry, renumbered[place]))
+        return sorted(chosen, key=lambda pair: pair[0].seq)
 
 
-def _under_way(call: _Call, facts: Sequence[ForkedEvent]) -> InvalidMove:
+def _under_way(call: _Call, journal: Sequence[ForkedEvent]) -> InvalidMove:
     assert call.begun is not None
-    what = "has an unknown outcome" if call.uncertain else "was under way"
+    state = "has an unknown outcome" if call.uncertain else "was under way"
     if call.given_up is not None:
-        what = "had been given up, with an unknown outcome,"
+        state = "had been given up, with an unknown outcome,"
     later = [
-        fact.seq
-        for fact in facts
-        if isinstance(fact.event, e.ToolReturned | e.ToolFailed | e.ToolReconciled)
-        and (fact.event.step_key, fact.event.generation) == (call.step_key, call.generation)
+        entry.seq
+        for entry in journal
+        if isinstance(entry.event, e.ToolReturned | e.ToolFailed | e.ToolReconciled)
+        and (entry.event.step_key, entry.event.generation) == (call.step_key, call.generation)
     ]
     hint = f"Fork before event {call.begun.seq}"
     hint += f", or after event {later[-1]}, where it was settled." if later else "; or settle the call first."
-    return InvalidMove(f"the effect {call.step_key} {what} at the fork point", hint=hint)
+    return InvalidMove(f"the effect {call.step_key} {state} at the fork point", hint=hint)
 
 
 def _open_child(started: e.ChildStarted) -> InvalidMove:
@@ -286,7 +287,7 @@ def _open_child(started: e.ChildStarted) -> InvalidMove:
 
 
 def _renamed(event: e.Event, generation: int, job_id: str, namespace: str) -> e.Event:
-    """The fact as the fork tells it: its own key, its own generation, and nobody's mail."""
+    """The event in the fork: with the fork's idempotency key, its own generation, and without a mail number."""
     changes: dict[str, object] = {}
     if isinstance(event, e.ToolCalled):
         key = idempotency_key(namespace, job_id, event.step_key, generation)
@@ -296,12 +297,12 @@ def _renamed(event: e.Event, generation: int, job_id: str, namespace: str) -> e.
     if getattr(event, "mail_seq", None) is not None:
         changes["mail_seq"] = 0
     if isinstance(event, e.CheckpointSaved):
-        changes["carries"] = None  # that was another journal
+        changes["carries"] = None  # the snapshot is of the original's journal
     return msgspec.structs.replace(event, **changes) if changes else event
 
 
 def _rows(past: Sequence[tuple[e.Event, int]], job_id: str) -> Iterable[CallRow]:
-    """The ledger beside these events. The times are those of the original: that is when it happened."""
+    """The ledger rows of these events. The times are those of the original calls."""
     begun: dict[tuple[str, int], CallRow] = {}
     for seq, (event, at) in enumerate(past, _CREATED_SEQ + 1):
         if isinstance(event, e.ToolCalled):

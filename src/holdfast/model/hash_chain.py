@@ -1,10 +1,10 @@
-"""Facts in their places: numbered, timed, fenced, and chained so that none can be changed, lost or put in between.
+"""Hash chain: numbers and links the events of a journal, so that none can be changed, removed or inserted.
 
     hash(n) = SHA-256( hash(n-1) ‖ SHA-256(body) ‖ "job/seq/type/version/fence/at" )
 
-The chain covers the *digest* of a body, not the body, so that a payload can be erased and its chain still verifies. The
-head (seq and hash of the last event) therefore stands for the whole history: two journals with the same head are the
-same, which is how a writer recognises its own append after a lost reply.
+The chain covers the *digest* of a body, not the body, so that a payload can be erased and the chain still verifies. The
+head (seq and hash of the last event) therefore identifies the whole history: two journals with the same head are equal,
+which is how a writer recognises its own append after a lost reply.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OTHER_VERSION: Final = "Read this job with the version of Holdfast that wrote i
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
-    """The last event's place and hash: a whole history in forty bytes."""
+    """Number and hash of the last event: identifies a whole history in forty bytes."""
 
     seq: int
     hash: bytes
@@ -38,7 +38,7 @@ EMPTY: Final = Head(0, GENESIS)
 
 
 class SealedEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event as it lies in the journal: placed, timed, fenced, hashed. `body` is None once it was erased."""
+    """An event as it is stored: numbered, timed, fenced, hashed. `body` is None after it was erased."""
 
     seq: int
     type: str
@@ -51,7 +51,7 @@ class SealedEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 def body_of(event: Event) -> bytes:
-    """The canonical body; fields that hold their default are left out, so adding a field changes no old hash."""
+    """The canonical body. Fields with their default value are left out, so that adding a field changes no old hash."""
     fields = zip(_fields(type(event)), msgspec.structs.astuple(event), strict=True)
     return canonical.encode(
         {name: value for (name, default), value in fields if value is not default and value != default}
@@ -59,8 +59,8 @@ def body_of(event: Event) -> bytes:
 
 
 def body_of_step(step: StepFinished, result: bytes) -> bytes:
-    """The same of a step whose result was written before: `result` are its canonical bytes, without the secrets. The
-    usual one is put together from what is there; all others take the long way."""
+    """The canonical body of a step whose result is already encoded: `result` are its canonical bytes, without secrets.
+    The common case concatenates the bytes; all others use `body_of`."""
     key, digest = step.step_key, step.args_digest
     if (
         len(result) > PAYLOAD_INLINE_BYTES
@@ -77,7 +77,7 @@ def body_of_step(step: StepFinished, result: bytes) -> bytes:
 
 
 def _is_plain_key(key: str) -> bool:
-    """Whether the key stands in JSON as it is, and no secret is in it."""
+    """Whether the key needs no escaping in JSON and holds no secret."""
     rules = redaction.current
     name, _, number = key.rpartition("#")
     if name in rules.plain_names and number.isdecimal() and number.isascii():
@@ -86,7 +86,7 @@ def _is_plain_key(key: str) -> bool:
     if not is_plain or rules.suspects(key.encode()):
         return False
     if rules.looks_for_shapes_only and len(rules.plain_names) < _PLAIN_NAMES_MAX:
-        # A number behind its "#" is in no shape of a secret: the next call of this name need not be looked at.
+        # A number after "#" matches no shape of a secret: the next call of this name needs no check.
         rules.plain_names.add(name)
     return True
 
@@ -112,8 +112,8 @@ def seal(
     events: Iterable[Event],
     bodies: Sequence[bytes | None] | None = None,
 ) -> tuple[tuple[SealedEvent, ...], Head]:
-    """The events placed after `head`, and the head they lead to. `at` is the time of all of them, or of each; `bodies`:
-    of those that are written out already."""
+    """Number and hash the events after `head`; returns them and the new head. `at` is the time of all of them, or of
+    each; `bodies` holds those that are already encoded."""
     sealed = []
     seq, link = head.seq, head.hash
     events = list(events)
@@ -125,7 +125,7 @@ def seal(
         digest = sha256(body).digest()
         seq += 1
         type_, version = event.type, event.version
-        # As `chain` has it, written out: every fact passes here.
+        # `chain`, inlined: this runs for every event.
         place = f"{job_id}/{seq}/{type_}/{version}/{fence}/{event_at}"
         link = sha256(link + digest + place.encode()).digest()
         sealed.append(SealedEvent(seq, type_, version, fence, event_at, body, digest, link))
@@ -133,9 +133,10 @@ def seal(
 
 
 def unseal(sealed: SealedEvent) -> Event:
-    """The fact inside; refuses what this version of Holdfast does not know, and a body that is not the sealed one.
+    """Decode the event. Rejects a type or version that this version of Holdfast does not know, and a body that does not
+    match its digest.
 
-    Bytes that fit their digest are the ones `body_of` wrote, so they are read without being checked a second time.
+    Bytes that match their digest are the ones `body_of` wrote, so they are decoded without a second check.
     """
     kind = EVENTS.get(sealed.type)
     if kind is None or not 1 <= sealed.version <= kind.version:
@@ -158,7 +159,7 @@ def unseal(sealed: SealedEvent) -> Event:
 
 
 def _carefully(sealed: SealedEvent, body: bytes) -> Event:
-    """The fact that these bytes are, lone surrogates and all; or what is wrong with them."""
+    """Decode with the slow path, lone surrogates included; or raise the error that explains the fault."""
     try:
         return msgspec.convert(canonical.decode_stored(body), EVENTS[sealed.type])
     except (msgspec.ValidationError, InvalidPayload, RecursionError) as error:
@@ -168,7 +169,7 @@ def _carefully(sealed: SealedEvent, body: bytes) -> Event:
 
 @functools.cache
 def _reader(type_: str) -> tuple[int, Callable[[bytes], Event]]:
-    """The newest version of this kind of fact that is known here, and what reads its bytes. Version 0: none is."""
+    """The newest version of this event type that is known here, and its decoder. Version 0: the type is unknown."""
     kind = EVENTS.get(type_)
     return (0, _unknown) if kind is None else (kind.version, msgspec.json.Decoder(kind).decode)
 
@@ -180,15 +181,15 @@ def _unknown(_body: bytes) -> Event:
 def unseal_all(
     job_id: str, events: Iterable[SealedEvent], head: Head = EMPTY
 ) -> Iterator[tuple[SealedEvent, Event]]:
-    """The facts one after the other, each checked as it comes: its link to the one before, its body, its type. One
-    pass: what `first_break` and `unseal` find is found here too."""
+    """Decode the events one by one and check each: its link to the one before, its body, its type. One pass that finds
+    the same faults as `first_break` and `unseal`."""
     link, seq, job, sha256 = head.hash, head.seq, job_id.encode(), hashlib.sha256
     type_, version, fence = "", 0, 0
     middle, known, read = b"", False, _reader(type_)[1]
     for sealed in events:
         seq += 1
         if sealed.type != type_ or sealed.fence != fence or sealed.version != version:
-            # Facts of one kind that one worker wrote have all of it in common.
+            # Events of one type that one worker wrote share this suffix.
             type_, version, fence = sealed.type, sealed.version, sealed.fence
             middle = f"/{type_}/{version}/{fence}/".encode()
             newest, read = _reader(type_)
@@ -202,7 +203,7 @@ def unseal_all(
             msg = f"the chain of job {job_id} does not hold at event {seq}"
             raise StoreCorrupt(msg)
         if body is None or not known:
-            unseal(sealed)  # which says why it cannot be read
+            unseal(sealed)  # raises the error that explains the fault
             raise AssertionError("unseal reads what has a kind, a version and a body")
         try:
             event = read(body)
@@ -212,7 +213,7 @@ def unseal_all(
 
 
 def first_break(job_id: str, events: Iterable[SealedEvent], head: Head = EMPTY) -> int | None:
-    """The seq at which the chain no longer holds, or None: gaps, changed bodies and forged links all show here."""
+    """The seq at which the chain breaks, or None: gaps, changed bodies and forged links all show here."""
     for event in events:
         digest = event.body_digest if event.body is None else hashlib.sha256(event.body).digest()
         expected = chain(

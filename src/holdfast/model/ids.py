@@ -1,13 +1,12 @@
-"""Ids: the ones we make, and the ones people choose.
+"""Ids: generated ids, and the rules for names that users choose.
 
-Ours sort by the time they were made, so an index on them grows at its end and a listing is chronological
-without a second column: a short prefix that says what it names, then a UUIDv7 in Crockford's base 32 (no i,
-l, o, u to confuse, case does not matter, one double click selects it all).
+Generated ids sort by the time they were made, so an index on them grows at its end and a listing is chronological
+without a second column: a short prefix that names the type, then a UUIDv7 in Crockford's base 32 (no i, l, o, u to
+confuse, case does not matter, one double click selects it all).
 
     job_06h57w4p2ksb3f1cqn8xv0zt6e
 
-Chance comes in by the door: code that needs ids is handed an `IdSource`; tests and simulations hand in a
-counter.
+Randomness is injected: code that needs ids receives an `IdSource`; tests and simulations pass in a counter.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS: Final = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
 _SHIFTS: Final = tuple(range(120, -1, -10))
 
-# C0, DEL, C1 and surrogates. Everything else is the user's own business, in any script and unnormalised: what
+# C0, DEL, C1 and surrogates. Everything else is allowed, in any script and unnormalised: what
 # looks odd is made visible where it is shown, and two spellings that look alike are still two names.
 _REFUSED: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class IdSource(Protocol):
-    """Where new ids come from."""
+    """Source of new ids."""
 
     def new(self, prefix: str) -> str:
         """Return an id that this source has not returned before and that sorts after all it has."""
@@ -75,37 +74,37 @@ class SequentialIds:
 
 
 def base32(number: int) -> str:
-    """Return 128 bits as 26 characters that sort like the numbers they stand for."""
+    """Return 128 bits as 26 characters that sort like the numbers they encode."""
     return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
 
 
-def check_name(value: object, what: str) -> str:
-    """Return an id or key that a user supplied, or say what is wrong with it and where.
+def check_name(value: object, label: str) -> str:
+    """Return an id or key that a user supplied, or raise an error that says what is wrong with it and where.
 
     Raises:
         InvalidName: Not text, empty, longer than 200 characters, with a control character or a lone surrogate,
-        or with a secret in it: a name is shown everywhere, and one that is changed is another name.
+        or with a secret in it: a name is shown everywhere and cannot be redacted, since a changed name is another name.
     """
     if not isinstance(value, str):
-        raise InvalidName(f"{what} must be text, not {type(value).__qualname__}")
+        raise InvalidName(f"{label} must be text, not {type(value).__qualname__}")
     if not 1 <= len(value) <= NAME_LENGTH_MAX:
-        raise InvalidName(f"{what} has {len(value):,} characters; allowed are 1 to {NAME_LENGTH_MAX}")
+        raise InvalidName(f"{label} has {len(value):,} characters; allowed are 1 to {NAME_LENGTH_MAX}")
     if not value.isprintable() and (found := _REFUSED.search(value)):
-        raise InvalidName(f"{what} has the character U+{ord(found[0]):04X} at position {found.start()}")
+        raise InvalidName(f"{label} has the character U+{ord(found[0]):04X} at position {found.start()}")
     if redaction.here().holds_secret(value):
         raise InvalidName(
-            f"{what} holds a secret",
+            f"{label} holds a secret",
             hint="Names are stored and shown in plain text. Use a name without the secret.",
         )
     return value
 
 
-def check_integer(value: object, what: str) -> int:
-    """Return a number that a user supplied, or refuse it: no database may be the first to find that it does not fit.
+def check_integer(value: object, label: str) -> int:
+    """Return a number that a user supplied, or reject it here, before a database finds that it does not fit.
 
     Raises:
         InvalidPayload: Not an integer, or beyond ±(2**63-1).
     """
     if type(value) is not int or not -INTEGER_MAX <= value <= INTEGER_MAX:
-        raise InvalidPayload(f"{what} must be an integer from -(2**63-1) to 2**63-1")
+        raise InvalidPayload(f"{label} must be an integer from -(2**63-1) to 2**63-1")
     return value

@@ -1,15 +1,15 @@
-"""Which inputs a turn may take, and in which company: pure rules over a session's queue.
+"""Inbox rules: which batches of a session's queue one turn may claim.
 
-A batch says when it may be delivered and whether it wants a turn for itself. A claim takes the earliest ready work and
-never reaches past it:
+A batch says when it may be delivered and whether it needs a turn for itself. A claim takes the earliest ready batches
+and never skips one of them:
 
     candidates   queued, available, and not under a live claim; in enqueue order
     the gate     inside a running turn, a head that waits for the turn's commit stops everything behind it
     exclusive    the head alone
     join         the head and the batches directly behind it with the same delivery and merge key, up to the limit
 
-Batches that are not available yet, or that somebody else holds, are stepped over; a ready head that the gate forbids is
-not. An exact claim names the batches it expects and succeeds only if they are precisely what this rule would take.
+A claim skips batches that are not available yet or that another claim holds; it does not skip a ready head that the
+gate stops. An exact claim names the batches it expects and succeeds only if this rule selects precisely those.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SlotPolicy(StrEnum):
 
 
 class Boundary(StrEnum):
-    """Where the claimer stands: between turns, or at a safe point inside one."""
+    """Position of the claimer: between turns, or at a safe point inside one."""
 
     IDLE = "idle"
     ACTIVE_TURN_CHECKPOINT = "active_turn_checkpoint"
@@ -64,7 +64,7 @@ class ItemDraft(msgspec.Struct, frozen=True):
 
 
 class BatchDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sender wants delivered. `batch_id` is the sender's, so that a repeated send is recognised."""
+    """A batch that a sender enqueues. `batch_id` is the sender's, so that a repeated send is recognised."""
 
     session_id: str
     items: tuple[ItemDraft, ...]
@@ -84,7 +84,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class InboxBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """A unit of input as it is stored. A settled batch keeps its row (the receipt) and drops its items."""
+    """A batch as it is stored. A settled batch keeps its row (the receipt) and drops its items."""
 
     batch_id: str
     session_id: str
@@ -102,7 +102,7 @@ class InboxBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """What a turn commit shows to prove that its inputs are still its own."""
+    """Proof in a turn commit that the turn still owns its input: claim and token."""
 
     claim_id: str
     token: str
@@ -126,7 +126,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """The little of a ready batch that the rule looks at."""
+    """The fields of a ready batch that the rule reads."""
 
     batch_id: str
     enqueue_seq: int
@@ -137,7 +137,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 def takeable(candidates: Sequence[Candidate], boundary: Boundary, max_batches: int) -> tuple[Candidate, ...]:
-    """The candidates (in enqueue order) that one claim at this boundary takes; empty when it must not take any."""
+    """The candidates (in enqueue order) that one claim at this boundary takes; empty if it may take none."""
     if not candidates or max_batches < 1:
         return ()
     head = candidates[0]
@@ -145,16 +145,17 @@ def takeable(candidates: Sequence[Candidate], boundary: Boundary, max_batches: i
         return ()
     if head.slot is SlotPolicy.EXCLUSIVE:
         return (head,)
-    company = [head]
+    taken = [head]
     for candidate in candidates[1:max_batches]:
         if not _may_join(head, candidate):
             break
-        company.append(candidate)
-    return tuple(company)
+        taken.append(candidate)
+    return tuple(taken)
 
 
 def _may_join(head: Candidate, other: Candidate) -> bool:
-    """Two never-merge joins have equal keys and do join: the key separates groups, it does not forbid company."""
+    """Two batches with the merge key `never` have equal keys and do join: the key separates groups, it does not forbid
+    joining."""
     return (
         other.slot is SlotPolicy.JOIN
         and other.delivery is head.delivery
@@ -163,18 +164,18 @@ def _may_join(head: Candidate, other: Candidate) -> bool:
 
 
 def claim_id(head_batch_id: str, fence: int) -> str:
-    """Names a claim by its first batch and that batch's fence: the same hold never has two names."""
+    """Id of a claim, from its first batch and that batch's fence: one hold never has two ids."""
     return f"{head_batch_id}.{fence}"
 
 
 def check_claimer(owner: str, token: str) -> None:
-    """Who claims, and by what it is recognised, are names; or an error that says what to change."""
+    """Check the names of the claimer and its token, or raise an error that says what to change."""
     check_name(owner, "owner")
     check_name(token, "claim token")
 
 
 def check_delivery(draft: BatchDraft, job: JobDraft) -> None:
-    """The job is one that can read the batch; or an error that says what to change."""
+    """Check that the job can read the batch, or raise an error that says what to change."""
     check_draft(draft)
     if job.session_id != draft.session_id:
         msg = f"a batch of session {draft.session_id!r} and a job of session {job.session_id!r}"
@@ -182,15 +183,15 @@ def check_delivery(draft: BatchDraft, job: JobDraft) -> None:
 
 
 def check_draft(draft: BatchDraft) -> BatchDraft:
-    """The draft, or an error that says what to change."""
+    """Return the draft, or raise an error that says what to change."""
     check_name(draft.session_id, "session id")
-    for what, value in (
+    for label, value in (
         ("source key", draft.source_key),
         ("batch id", draft.batch_id),
         ("job id", draft.job_id),
     ):
         if value is not None:
-            check_name(value, what)
+            check_name(value, label)
     check_integer(draft.available_at, "available_at")
     if not draft.items:
         msg = "a batch needs at least one item"

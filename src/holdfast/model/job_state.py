@@ -1,11 +1,11 @@
-"""A journal, read: `fold(events)` is the job.
+"""Job state: `fold(events)` computes a job from its journal.
 
-Nothing about a job is kept that cannot be computed again from its events; the rows beside the journal (head, ledger)
-are this fold, kept up to date by the same transaction that appends. `verify` recomputes it and compares.
+Nothing about a job is stored that cannot be computed again from its events; the rows beside the journal (head, ledger)
+are this fold, updated in the transaction that appends. `verify` recomputes it and compares.
 
-`step` is the whole machine: it takes what is known and one more fact, and either knows more or says why the journal may
-not continue like that. It never raises on a journal that Holdfast wrote; `Ungrammatical` therefore always means damage,
-a forged journal, or a bug.
+`step` is the whole state machine: it takes the state and one more event, and either updates the state or raises an
+error that says why the journal may not continue with this event. It never raises on a journal that Holdfast wrote;
+`Ungrammatical` therefore always means damage, a forged journal, or a bug.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from holdfast.model.states import TERMINAL, Status, WaitReason, move
 
 
 class Ungrammatical(ValueError):
-    """The journal says something that cannot follow from what it said before."""
+    """The journal has an event that cannot follow the ones before it."""
 
 
 class CallState(msgspec.Struct, frozen=True):
-    """A tool call as the journal tells it: one per step key and generation."""
+    """A tool call as the journal records it: one per step key and generation."""
 
     tool: str
     effect: str
@@ -37,7 +37,7 @@ class CallState(msgspec.Struct, frozen=True):
 
 
 class JobState(msgspec.Struct):
-    """What a journal amounts to. Filled in place by `step`; treat it as read-only elsewhere."""
+    """The state of a job, computed from its journal. `step` updates it in place; treat it as read-only elsewhere."""
 
     status: Status | None = None
     wait_reason: WaitReason | None = None
@@ -68,7 +68,7 @@ class JobState(msgspec.Struct):
 
 
 def fold(events: Iterable[tuple[int, int, e.Event]]) -> JobState:
-    """The job after these (seq, fence, event) facts."""
+    """The state of a job after these (seq, fence, event) tuples."""
     job = JobState()
     for seq, fence, event in events:
         step(job, seq, fence, event)
@@ -76,7 +76,7 @@ def fold(events: Iterable[tuple[int, int, e.Event]]) -> JobState:
 
 
 def restore_job_state(seq: int, fence: int, commit: e.CheckpointSaved, carried: Carried) -> JobState:
-    """The job right before this commit, as far as what follows can depend on it: keys of calls restart there."""
+    """The state right before this commit, as far as later events depend on it: step keys restart at a commit."""
     return JobState(
         status=Status.RUNNING,
         seq=seq - 1,
@@ -89,7 +89,7 @@ def restore_job_state(seq: int, fence: int, commit: e.CheckpointSaved, carried: 
 
 
 def step(job: JobState, seq: int, fence: int, event: e.Event) -> None:
-    """Take one more fact into account, or raise Ungrammatical and leave the job as it was."""
+    """Apply one more event, or raise Ungrammatical and leave the state as it was."""
     if (
         type(event) is e.StepFinished
         and job.status is Status.RUNNING
@@ -98,7 +98,7 @@ def step(job: JobState, seq: int, fence: int, event: e.Event) -> None:
         and not job.cancelled
         and (place := (event.step_key, event.generation)) not in job.steps
     ):
-        # Most facts of a long journal: nothing moves, and `_finish` would have nothing to say against it.
+        # Most events of a long journal: the status stays, and `_finish` would accept the event.
         job.steps.add(place)
         job.takeovers, job.seq = 0, seq
         return
@@ -154,7 +154,7 @@ def _take(job: JobState, seq: int, event: e.Event) -> None:
 
 
 def _take_inner(job: JobState, seq: int, event: e.Event) -> None:
-    """Facts that happen inside a running job and do not move it."""
+    """Apply events of a running job that do not change its status."""
     match event:
         case e.CallCancelled():
             _give_up(job, seq, event)

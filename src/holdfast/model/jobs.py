@@ -1,7 +1,7 @@
-"""A job from outside: what one submits, its head, its record.
+"""Jobs as clients and stores see them: the draft that a client submits, the head, the record.
 
-Input and output are not here. The input is the first event of the journal and the output is the last, so there is one
-place to read them and nothing to keep in step.
+Input and output are not here. The input is in the first event of the journal and the output in the last, so there is
+one place to read them and no copy to keep consistent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from holdfast.model.budget import Budget
 from holdfast.model.events import JobCreated
 from holdfast.model.hash_chain import Head
 from holdfast.model.ids import check_integer, check_name
-from holdfast.model.limits import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
+from holdfast.model.limits import INTEGER_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
+from holdfast.model.page import decode_cursor, encode_cursor
 from holdfast.model.states import Slot, Status, WaitReason
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -25,7 +26,7 @@ DEFAULT_QUEUE: Final = "default"
 
 
 class WorkItemRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store keeps of a job that is routed by capability, to list and to judge it by. See `model.work`."""
+    """The row of a work item, for listing and ranking it. See `model.work`."""
 
     project: str
     capability: str
@@ -35,7 +36,7 @@ class WorkItemRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for a job. With a `request_key` it can be sent any number of times and makes one job.
+    """A request for a job. With a `request_key` it can be sent any number of times and creates one job.
 
     `budget` is its own; `budgets` name those of its ancestors, and `depth` counts its ancestors.
     """
@@ -69,6 +70,22 @@ class Submitted(msgspec.Struct, frozen=True):
     created: bool
 
 
+class SubmissionRow(msgspec.Struct, frozen=True, gc=False):
+    """The row of `jobs`: what was submitted, and when; it never changes. Field order is the order of its columns."""
+
+    job_id: str
+    namespace: str
+    kind: str
+    queue: str
+    priority: int
+    request_key: str | None
+    request_digest: bytes
+    parent_job_id: str | None
+    parent_step_key: str | None
+    session_id: str | None
+    created_at: int
+
+
 class JobHead(msgspec.Struct, frozen=True, gc=False):
     """The narrow row that every append checks and moves. Field order is the order of its columns."""
 
@@ -100,7 +117,7 @@ class JobHead(msgspec.Struct, frozen=True, gc=False):
 
 
 def check_fence(head: JobHead, fence: int) -> None:
-    """The job runs under this fence; or Fenced."""
+    """Raise Fenced unless the job runs under this fence."""
     if head.status is not Status.RUNNING or head.fence != fence:
         msg = f"job {head.job_id} is {head.status} at fence {head.fence}, and not running under {fence}"
         raise Fenced(msg)
@@ -109,7 +126,8 @@ def check_fence(head: JobHead, fence: int) -> None:
 class JobRecord(msgspec.Struct, frozen=True):
     """A job in a list: what was submitted, and its status.
 
-    `changed_at` is the time of its newest event, `worker` holds it now.
+    `changed_at` is the time of its newest event, `worker` holds it now. Every other field has the name of its column in
+    `jobs` or `job_heads`.
     """
 
     job_id: str
@@ -158,19 +176,32 @@ class JobNames(msgspec.Struct, frozen=True):
     queues: tuple[str, ...]
 
 
+def encode_job_cursor(last: JobRecord) -> str:
+    """The cursor of the page after this job. Jobs are listed newest first, those of one instant by id."""
+    return encode_cursor("jobs", last.created_at, last.job_id)
+
+
+def decode_job_cursor(cursor: str | None) -> tuple[int, str]:
+    """The time and the id before which a page of jobs begins."""
+    if cursor is None:
+        return INTEGER_MAX, ""
+    created_at, job_id = decode_cursor("jobs", cursor, keys=2)
+    return check_integer(created_at, "cursor"), str(job_id)
+
+
 def check_draft(draft: JobDraft) -> JobDraft:
-    """The draft, or an error that says what to change."""
+    """Return the draft, or raise an error that says what to change."""
     check_name(draft.kind, "kind")
     check_name(draft.namespace, "namespace")
     check_name(draft.queue, "queue")
-    for what, value in (
+    for label, value in (
         ("request key", draft.request_key),
         ("session id", draft.session_id),
         ("job id", draft.job_id),
         ("parent job id", draft.parent_job_id),
     ):
         if value is not None:
-            check_name(value, what)
+            check_name(value, label)
     for budget_id in draft.budgets:
         check_name(budget_id, "budget id")
     check_integer(draft.ready_at, "ready_at")
@@ -185,18 +216,36 @@ def check_draft(draft: JobDraft) -> JobDraft:
 
 
 def request_digest(draft: JobDraft) -> bytes:
-    """What makes two requests the same request: what is asked for, not when or under which generated id."""
-    asked = [draft.kind, draft.input, draft.queue, draft.priority, draft.parent_job_id, draft.session_id]
+    """Digest of a request. Two requests are the same if they ask for the same job, whenever they are sent and whatever
+    id was generated."""
+    request = [draft.kind, draft.input, draft.queue, draft.priority, draft.parent_job_id, draft.session_id]
     forked = [draft.forked_from, draft.forked_at_seq]
     if forked != [None, None]:  # left out of all others, whose digests stores already hold
-        asked += forked
+        request += forked
     if draft.edited is not None:
-        asked.append(draft.edited)
-    return canonical.digest(canonical.encode(asked))
+        request.append(draft.edited)
+    return canonical.digest(canonical.encode(request))
+
+
+def make_submission(draft: JobDraft, job_id: str, created_at: int) -> SubmissionRow:
+    """The row that the store keeps of a new job."""
+    return SubmissionRow(
+        job_id=job_id,
+        namespace=draft.namespace,
+        kind=draft.kind,
+        queue=draft.queue,
+        priority=draft.priority,
+        request_key=draft.request_key,
+        request_digest=request_digest(draft),
+        parent_job_id=draft.parent_job_id,
+        parent_step_key=draft.parent_step_key,
+        session_id=draft.session_id,
+        created_at=created_at,
+    )
 
 
 def make_created_event(draft: JobDraft) -> JobCreated:
-    """The first line of the job's journal."""
+    """The first event of the job's journal."""
     return JobCreated(
         kind=draft.kind,
         input=draft.input,

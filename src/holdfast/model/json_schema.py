@@ -1,7 +1,7 @@
-"""Whether a value is what a JSON schema describes, as far as types of Python are described by one.
+"""JSON Schema validation of the subset that describes Python types.
 
-This stands at the door: it says early and in words what is wrong with an answer. A keyword that it does not know lets
-the value pass, because whoever asked reads it by its type once more.
+It validates an answer early and explains the fault in words. An unknown keyword accepts the value, because the code
+that asked decodes it by its type again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LENGTHS: Final[dict[str, tuple[type[str | list[Any]], str, int]]] = {
 
 
 def misfit(value: Any, schema: Any) -> str | None:
-    """What is wrong with the value, in words; None if it fits."""
+    """The fault of the value, in words; None if it matches the schema."""
     root = schema if isinstance(schema, Mapping) else {}
     return next(_faults(value, root, root, "it", 0), None)
 
@@ -68,12 +68,12 @@ def _fits(value: Any, schema: Any, root: Mapping[str, Any], depth: int) -> bool:
 
 
 def _wrong_kind(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
-    named = schema.get("type")
-    kinds = [named] if isinstance(named, str) else named or []
+    declared = schema.get("type")
+    kinds = [declared] if isinstance(declared, str) else declared or []
     if kinds and not any(_TYPES[kind](value) for kind in kinds if kind in _TYPES):
         yield f"{where} is not {_article(kinds)}"
     allowed = [schema["const"]] if "const" in schema else schema.get("enum")
-    if allowed is not None and not any(_same(value, one) for one in allowed):
+    if allowed is not None and not any(_same(value, option) for option in allowed):
         yield f"{where} is none of {', '.join(map(str, allowed))}"
 
 
@@ -84,34 +84,34 @@ def _article(kinds: list[str]) -> str:
 
 
 def _same(value: Any, other: Any) -> bool:
-    """Equal, as JSON has it: true is not 1."""
+    """Whether two values are equal in JSON: true is not 1."""
     return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
 
 
 def _out_of_bounds(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        for keyword, (holds, words) in _BOUNDS.items():
+        for keyword, (holds, phrase) in _BOUNDS.items():
             if keyword in schema and not holds(value, schema[keyword]):
-                yield f"{where} {words} {schema[keyword]}"
-    for keyword, (kind, words, sign) in _LENGTHS.items():
+                yield f"{where} {phrase} {schema[keyword]}"
+    for keyword, (kind, phrase, sign) in _LENGTHS.items():
         if keyword in schema and isinstance(value, kind) and sign * (len(value) - schema[keyword]) < 0:
-            yield f"{where} {words} {schema[keyword]}"
+            yield f"{where} {phrase} {schema[keyword]}"
 
 
 def _inside(
     value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], where: str, depth: int
 ) -> Iterator[str]:
     if isinstance(value, list | tuple) and "items" in schema:
-        for nth, one in enumerate(value):
-            yield from _faults(one, schema["items"], root, f"item {nth} of {where}", depth + 1)
+        for nth, element in enumerate(value):
+            yield from _faults(element, schema["items"], root, f"item {nth} of {where}", depth + 1)
     if not isinstance(value, Mapping):
         return
     properties = schema.get("properties", {})
     for name in schema.get("required", ()):
         if name not in value:
             yield f"{where} has no {name!r}"
-    for name, one in value.items():
+    for name, element in value.items():
         if name in properties:
-            yield from _faults(one, properties[name], root, f"{name!r}", depth + 1)
+            yield from _faults(element, properties[name], root, f"{name!r}", depth + 1)
         elif "additionalProperties" in schema:
-            yield from _faults(one, schema["additionalProperties"], root, f"{name!r}", depth + 1)
+            yield from _faults(element, schema["additionalProperties"], root, f"{name!r}", depth + 1)

@@ -1,4 +1,4 @@
-"""The facts of people with a loop of their own: points that they reach, and what becomes of them."""
+"""Events of the kit: checkpoints of code that runs in its own loop, outside a worker."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from holdfast.model.event import Event, Json
 
 
 class CheckpointBegun(Event, frozen=True):
-    """Somebody with a loop of their own is about to reach a point, in this state. Without the commit that follows it,
-    it says that they did not get there."""
+    """The code is about to commit a checkpoint with this state. Without the `CheckpointCommitted` that follows, the
+    checkpoint was not reached."""
 
     type = "checkpoint_begun"
     checkpoint_id: str
@@ -18,7 +18,8 @@ class CheckpointBegun(Event, frozen=True):
 
 
 class CheckpointCommitted(Event, frozen=True):
-    """They got there. `evidence` is what must be true for it to count, `findings` what was found then."""
+    """The checkpoint is committed. `evidence` is what must hold for it to count, `findings` what was verified at that
+    time."""
 
     type = "checkpoint_committed"
     checkpoint_id: str
@@ -29,7 +30,7 @@ class CheckpointCommitted(Event, frozen=True):
 
 
 class CheckpointVerified(Event, frozen=True):
-    """The evidence of a checkpoint was looked at again, and the verdict is another one now."""
+    """The evidence of a checkpoint was verified again, with another verdict."""
 
     type = "checkpoint_verified"
     checkpoint_id: str
@@ -38,7 +39,7 @@ class CheckpointVerified(Event, frozen=True):
 
 
 class CheckpointsDropped(Event, frozen=True):
-    """These points are not offered any more, to list or to go back to."""
+    """These checkpoints are no longer listed or offered for rollback."""
 
     type = "checkpoints_dropped"
     checkpoint_ids: tuple[str, ...]

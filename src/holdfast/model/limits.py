@@ -1,8 +1,7 @@
-"""Every bound Holdfast keeps, in one place, so that nothing grows without somebody having decided how far.
+"""Limits: every bound of Holdfast in one place, so that nothing grows without a declared bound.
 
-A limit is a promise in two directions: below it things work, above it you get a typed error before anything
-is written. Units come last in each name. Raising a limit is easy; lowering one breaks stored data, so each
-starts low.
+A limit is a promise in two directions: below it things work, above it the caller gets a typed error before anything is
+written. Units come last in each name. Raising a limit is easy; lowering one breaks stored data, so each starts low.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ MIB: Final = 1024 * KIB
 
 # ── payloads ──────────────────────────────────────────────────────────────────────────────────────
 
-# Above this a payload is stored once as a blob and referred to by digest. Small enough that a row of the
+# A larger payload is stored once as a blob and referred to by digest. Small enough that a row of the
 # journal stays within a few database pages, large enough that an ordinary tool result never pays for a second
 # row.
 PAYLOAD_INLINE_BYTES: Final = 8 * KIB
@@ -23,10 +22,10 @@ PAYLOAD_INLINE_BYTES: Final = 8 * KIB
 # whatever the API lets in can be stored. Anything larger is a file, and files are attachments.
 JSON_BYTES_MAX: Final = 1 * MIB
 LETTER_BYTES_MAX: Final = JSON_BYTES_MAX - 8 * KIB
-"""A letter to a job becomes an event of that job, which is JSON as well and says a little more."""
+"""A message to a job becomes an event of that job, which is JSON as well and has a few more fields."""
 
 RESULT_BYTES_MAX: Final = LETTER_BYTES_MAX - 8 * KIB
-"""Arguments and results lie inside an event; the result of a child also inside a letter to its parent."""
+"""Arguments and results are part of an event; the result of a child is also part of a message to its parent."""
 
 # One blob or attachment. It must fit in memory several times over on a small machine: sent, hashed, stored.
 BLOB_BYTES_MAX: Final = 64 * MIB
@@ -36,7 +35,7 @@ JSON_DEPTH_MAX: Final = 64
 LETTER_DEPTH_MAX: Final = JSON_DEPTH_MAX - 1
 RESULT_DEPTH_MAX: Final = LETTER_DEPTH_MAX - 1
 
-# What a checkpoint carries over from before it. It is written again with every one of them.
+# Snapshot in a checkpoint of the journal before it. It is written again with every checkpoint.
 CARRIED_BYTES_MAX: Final = 8 * KIB
 
 # Integers. What a 64-bit column, a Go agent and a Rust tool can all hold; symmetric, so that negating stays
@@ -75,7 +74,7 @@ PRIORITY_MIN: Final = 1
 PRIORITY_MAX: Final = 10
 PRIORITY_DEFAULT: Final = 5
 
-# Total attempts of a job or a call unless its author says otherwise, and the most that anybody may ask for.
+# Total attempts of a job or a call unless its author declares a number, and the most that may be declared.
 ATTEMPTS_DEFAULT: Final = 3
 ATTEMPTS_MAX: Final = 1_000
 
@@ -84,10 +83,10 @@ ATTEMPTS_MAX: Final = 1_000
 # 9999-12-31T23:59:59.999999Z, the last instant that ISO 8601 can write with four digits for the year.
 INSTANT_US_MAX: Final = 253_402_300_799_999_999
 
-# A century. A longer sleep or timeout is a mistake in a unit, not a wish.
+# A century. A longer sleep or timeout is a mistake in a unit.
 DURATION_US_MAX: Final = 36_525 * 86_400 * 1_000_000
 
-# The longest Retry-After that we believe. A server that says "in ten years" must not park a job for ten
+# The longest Retry-After that is honoured. A server that says "in ten years" must not park a job for ten
 # years.
 RETRY_AFTER_US_MAX: Final = 86_400 * 1_000_000
 
@@ -101,13 +100,13 @@ EVENTS_PER_PAGE_MAX: Final = 1_000
 ROWS_PER_PAGE_MAX: Final = 1_000
 ROWS_PER_PAGE_DEFAULT: Final = 100
 
-# One chunk that code says while it runs, and what is written of a stream in one row. A chunk is for people who watch;
+# One chunk of a stream, and the part of a stream that is written in one row. A chunk is for people who watch;
 # what is larger than this is a result.
 CHUNK_BYTES_MAX: Final = 256 * KIB
 PASSAGE_BYTES_MAX: Final = 8 * MIB
 
-# What a job has said and nobody has stored yet. Beyond the first code that waits is made to wait; beyond the second the
-# oldest is let go, and readers are told.
+# Stream output that is not stored yet. Beyond the first limit code that emits has to wait; beyond the second the
+# oldest output is dropped, and readers are told how much.
 UNSAID_BYTES_FULL: Final = 1 * MIB
 UNSAID_BYTES_MAX: Final = 4 * MIB
 

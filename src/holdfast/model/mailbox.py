@@ -1,4 +1,5 @@
-"""What anybody but the holder may say to a job: a durable letter, never a write into its journal."""
+"""Mailbox: messages to a job from senders other than its holder. A message is a durable row, never a write into the
+journal."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from holdfast.model.states import MailKind
 
 
 class MailDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """A letter to a job. `operation_id` is the sender's: the same one twice is one letter."""
+    """A message to a job. `operation_id` is the sender's: two with the same id are one message."""
 
     job_id: str
     kind: MailKind
@@ -24,7 +25,7 @@ class MailDraft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mail(msgspec.Struct, frozen=True):
-    """A delivered letter, numbered per job from 1 without gaps."""
+    """A delivered message, numbered per job from 1 without gaps."""
 
     job_id: str
     mail_seq: int
@@ -37,7 +38,8 @@ class Mail(msgspec.Struct, frozen=True):
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """Where the letter lies. `accepted` is False when the job is over: nobody will read it and nothing was stored."""
+    """The number of the message. `accepted` is False if the job has ended: no worker will read it, and nothing was
+    stored."""
 
     mail_seq: int
     accepted: bool
@@ -46,11 +48,11 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 def check_mail(draft: MailDraft) -> MailDraft:
-    """The draft, or an error that says what to change. What cannot become an event must not reach the job: it would
-    fail at every attempt."""
+    """Return the draft, or raise an error that says what to change. A message that cannot become an event must not
+    reach the job: it would fail at every attempt."""
     check_name(draft.operation_id, "operation id")
-    for what, text in (("name", draft.name), ("sender", draft.sender)):
+    for label, text in (("name", draft.name), ("sender", draft.sender)):
         if text:
-            check_name(text, f"letter's {what}")
+            check_name(text, f"letter's {label}")
     canonical.encode(draft.body, bytes_max=LETTER_BYTES_MAX, depth_max=LETTER_DEPTH_MAX)
     return draft

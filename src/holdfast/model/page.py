@@ -1,9 +1,9 @@
 """Pages of a listing, and the cursors that lead from one to the next.
 
-A cursor names the last row seen, not a number of rows to skip: rows that arrive or leave between two requests
-neither shift nor repeat the rest. Clients treat it as opaque. It is not a secret and gives no rights (its
-keys are compared with rows the caller may see anyway), but a cut, edited or borrowed one is told apart and
-refused, since reading on from the wrong place looks like success.
+A cursor names the last row seen, not a number of rows to skip: rows that arrive or leave between two requests neither
+shift nor repeat the rest. Clients treat it as opaque. It is not a secret and grants nothing (its keys are compared with
+rows the caller may see anyway), but a cursor that is cut, edited or from another listing is detected and rejected,
+since continuing from a wrong place would look like success.
 """
 
 from __future__ import annotations

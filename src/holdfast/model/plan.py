@@ -1,10 +1,10 @@
-"""A plan: what to do in which order, written down once and never thought up again.
+"""A plan: a recorded graph of nodes to run, made once and never made again.
 
-A planner (a model or a person) names nodes; each calls one tool. A node waits for those in `after` and for
-those whose outputs its arguments refer to. The plan is recorded before its first node runs, so recovery
-continues with the same nodes in the same order whatever a model would answer today.
+A planner (a model or a person) names nodes; each calls one tool. A node waits for those in `after` and for those whose
+outputs its arguments refer to. The plan is recorded before its first node runs, so recovery continues with the same
+nodes in the same order whatever a model would answer today.
 
-`refs` says how arguments refer to outputs.
+`plan_refs` defines how arguments refer to outputs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VERSION: Final = 1
 
 
 class PlanCallable(Protocol):
-    """Whatever a node may call: a tool, an agent."""
+    """What a node may call: a tool or an agent."""
 
     @property
     def name(self) -> str: ...
@@ -39,7 +39,7 @@ class PlanCallable(Protocol):
 class Node:
     """One call of a tool. `args` may hold `Ref`s at any depth; it is copied, and kept as plain JSON.
 
-    `callee` is the tool itself, if the plan was written with it: a plan that comes from a journal or a model has names.
+    `callee` is the tool itself if the plan was written with it; a plan from a journal or a model has names only.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Node:
             ("name", check_name(name, "node name")),
             ("tool", check_name(tool if is_name else getattr(tool, "name", None), "tool name")),
             ("args", plain),
-            ("after", tuple(check_name(one, "node name") for one in after)),
+            ("after", tuple(check_name(dependency, "node name") for dependency in after)),
             ("callee", None if is_name else tool),
         ):
             object.__setattr__(self, field_name, value)
@@ -81,7 +81,7 @@ class Plan:
     """A checked plan: names are unique, every reference names a node, nothing waits for itself.
 
     Equal plans have equal digests; the digest covers the nodes as declared, their order included. `recorded_as` is the
-    id under which a journal has this plan, if one has.
+    id of this plan in a journal, if it comes from one.
     """
 
     nodes: tuple[Node, ...]
@@ -102,7 +102,7 @@ class Plan:
 
     @property
     def plan_id(self) -> str:
-        """An id that follows from the content: the same plan, the same id."""
+        """An id derived from the content: equal plans have equal ids."""
         return f"plan_{self.digest.hex()[:32]}"
 
     def order(self) -> tuple[Node, ...]:
@@ -110,7 +110,7 @@ class Plan:
         return self._order
 
     def ready(self, done: AbstractSet[str]) -> tuple[Node, ...]:
-        """Return the nodes that are not done and wait for nothing that is not done, in order."""
+        """Return the nodes that are not done and whose dependencies are done, in order."""
         if unknown := done - {node.name for node in self._order}:
             raise InvalidPlan(
                 f"{min(unknown)!r} is done but not in the plan", hint="The journal belongs to another plan."
@@ -124,7 +124,7 @@ class Plan:
 
     @staticmethod
     def from_json(value: object, *, recorded_as: str = "") -> Plan:
-        """Return the plan that `to_json` wrote, or a model did; unknown fields are refused."""
+        """Return the plan that `to_json` or a model wrote; unknown fields are rejected."""
         try:
             document = msgspec.convert(value, _PlanDocument)
         except msgspec.ValidationError as error:
@@ -177,7 +177,7 @@ def _sort(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _find_cycle(waits: list[set[int]]) -> list[int]:
-    """A cycle among nodes that never became free: following what each waits for must come round."""
+    """A cycle among nodes that never became ready: following their dependencies must lead back."""
     trail = [next(index for index, waiting in enumerate(waits) if waiting)]
     while True:
         following = min(waits[trail[-1]])

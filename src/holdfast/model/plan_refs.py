@@ -4,7 +4,7 @@ They are plain data, so a plan survives JSON and a model can write it:
 
     {"$ref": "fetch"}                                the whole output of node fetch
     {"$ref": "fetch", "path": ["items", 0, "id"]}    one place in it; a list, so that keys may hold any text
-    {"$literal": {"$ref": "#/definitions/x"}}        the inner value as it is, for data that looks like these
+    {"$literal": {"$ref": "#/definitions/x"}}        the inner value unchanged, for data that looks like a reference
 
 In Python write `Ref("fetch", "items", 0, "id")`; it becomes the second form.
 """
@@ -117,7 +117,7 @@ def _is_literal(value: Mapping[str, Any]) -> bool:
 def to_plain(args: Any, depth: int = 0) -> Any:
     """Return arguments with every `Ref` in its JSON form."""
     if depth > JSON_DEPTH_MAX:
-        return args  # too deep to be stored, and perhaps without an end: whoever writes it says so
+        return args  # too deep to be stored, and perhaps cyclic: the encoder raises the error
     if isinstance(args, Ref):
         return args.to_json()
     if isinstance(args, Mapping):

@@ -1,8 +1,8 @@
-"""A job stays with the Python it began on.
+"""Python pin: a job stays with the Python version that it started on.
 
-A replay must go the way of the first run, and what asyncio does between two steps is Python's own: a minor version may
-change it. So a job remembers the version it was made with, and a worker on another one does not drive it. The job is
-parked with a report that says which Python it needs; a person may accept that it goes on with the one at hand.
+A replay must take the path of the first run, and what asyncio does between two steps depends on Python: a minor version
+may change it. So a job records the version it was created with, and a worker on another version does not run it. The
+job is parked with a report that names the version it needs; a person may accept that it continues on the one at hand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FOUND: Final = "found_python"
 
 
 def misfit(pinned: str | None, here: str, accepted: Collection[str] = ()) -> dict[str, Any] | None:
-    """Why this Python does not drive the job; None if it may. A job without a version may run anywhere."""
+    """Why this Python version does not run the job; None if it may. A job without a version runs on any."""
     if pinned is None or pinned == here or here in accepted:
         return None
     return {

@@ -1,4 +1,4 @@
-"""Admission: how much a queue takes before it says no, so that what is accepted is also done in time."""
+"""Queue limits (admission control): when a queue rejects submissions, so that accepted jobs are also done in time."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class QueueLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """How many jobs of a queue are pending, counted no further than matters, and since when the oldest could run."""
+    """Load of a queue: its pending jobs, counted up to the limit only, and since when the oldest could run."""
 
     depth: int
     oldest_at: int | None
 
 
 def admit(limits: QueueLimits, load: Load, coming: int, now: int) -> None:
-    """So many more jobs fit; or Busy, with the limit that they would break."""
+    """Raise Busy, with the limit, unless so many more jobs fit."""
     if limits.depth_max is not None and load.depth + coming > limits.depth_max:
         msg = f"queue {limits.queue!r} is full: its limit is {limits.depth_max:,} pending jobs"
         raise Busy(msg, retry_after_s=RETRY_AFTER_S)
@@ -46,11 +46,11 @@ def admit(limits: QueueLimits, load: Load, coming: int, now: int) -> None:
 
 
 def check_limits(limits: QueueLimits) -> QueueLimits:
-    """The limits, or an error that says what to change."""
+    """Return the limits, or raise an error that says what to change."""
     check_name(limits.queue, "queue")
     check_name(limits.namespace, "namespace")
-    for what, value in (("depth_max", limits.depth_max), ("age_max_us", limits.age_max_us)):
-        if value is not None and check_integer(value, what) < 0:
-            msg = f"{what}={value} is below zero"
+    for label, value in (("depth_max", limits.depth_max), ("age_max_us", limits.age_max_us)):
+        if value is not None and check_integer(value, label) < 0:
+            msg = f"{label}={value} is below zero"
             raise InvalidPayload(msg, hint="Give a limit from 0 on, or none.")
     return limits

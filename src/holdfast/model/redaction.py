@@ -1,21 +1,21 @@
-"""Redaction: what must never be written down is taken out where values become bytes, before anything is digested.
+"""Redaction: removes secrets where values become bytes, before anything is digested.
 
-`canonical.encode` is the one way from a value to bytes, and a journal, its digests and what an agent's code goes on
-with are all made of those bytes. So a secret is replaced there: the digest of a call is the digest of what is stored of
-it, a replay finds the call again, and code is handed the same text the first time and every time after. Names (ids,
-keys) are not replaced, because a changed name is another name; `check_name` refuses one that holds a secret.
+`canonical.encode` is the only way from a value to bytes, and a journal, its digests and the values that an agent's code
+continues with are all made of those bytes. So secrets are replaced there: the digest of a call is the digest of what is
+stored of it, a replay finds the call again, and the code gets the same text in the first run and in every replay. Names
+(ids, keys) are not replaced, because a changed name is another name; `check_name` rejects a name that holds a secret.
 
 Three rules:
 
-    values    secrets that this process knows by name, wherever they stand in a text      [redacted:stripe]
-    shapes    what looks like a token, a private key, a password in an address            [redacted:aws-key]
-    fields    texts under a sensitive name: headers always, any other field if asked for  [redacted:authorization]
+    values    secrets that this process knows by name, anywhere in a text                     [redacted:stripe]
+    shapes    text that looks like a token, a private key, a password in a URL                [redacted:aws-key]
+    fields    text under a sensitive name: headers always, any other field if configured      [redacted:authorization]
 
-The answer is almost always "nothing here", and is found by looking for a few short needles in the bytes. Only what has
-one is looked at closely, and only what then must change is walked through.
+Almost all data holds no secret; a search for a few short needles in the bytes proves that. Only data with a needle is
+matched against the patterns, and only data with a match is walked through.
 
-The rules are the process's own, like its environment: what one application of a process must not write, no other may.
-`use` sets them, once, when a store is opened; everything else here is plain functions of their arguments.
+The rules belong to the process, like its environment: a secret of one application in a process is redacted for all of
+them. `use` sets them once, when a store is opened; everything else here is a pure function of its arguments.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 VALUE_LENGTH_MIN: Final = 8
-"""Shorter secrets stand in too many innocent texts by chance. They are used, and not looked for."""
+"""Shorter secrets occur in too many harmless texts by chance. They can be used, but are not searched for."""
 
 _ANYWHERE_LENGTH_MIN: Final = 16
-"""From here on a secret is found in the middle of a word as well: no digest or id of ours holds it by chance."""
+"""A secret of this length or more is found inside a word as well: no digest or id of Holdfast contains it by chance."""
 
 HEADERS: Final = frozenset(
     {
@@ -65,14 +65,14 @@ FIELDS: Final = HEADERS | frozenset(
         "credentials",
     }
 )
-"""Fields whose text is a secret in most people's data; only looked at if asked for, since they are sometimes not."""
+"""Fields whose text is usually a secret; matched only if configured, since some are not."""
 
 _BEFORE: Final = r"(?<![A-Za-z0-9_-])"
 
 
 class Shape:
-    """One kind of token: what it looks like, and what text must be there for it to be worth a look. Patterns are made
-    ready when that text is first there: it seldom is."""
+    """One kind of token: its pattern, and the needle that must occur before the pattern is tried. A pattern is compiled
+    when its needle first occurs, which is rare."""
 
     def __init__(self, label: str, needles: tuple[str, ...], pattern: str, *, whole: bool = True) -> None:
         self.label = label
@@ -87,7 +87,8 @@ class Shape:
 
     @functools.cached_property
     def wide(self) -> re.Pattern[bytes]:
-        """In JSON a line break is written with a letter, so in bytes nothing is asked of what stands before."""
+        """The pattern for bytes, without a condition on the character before: in JSON a line break is an escape that
+        ends in a letter."""
         return re.compile(self._looks.encode())
 
 
@@ -103,7 +104,7 @@ SHAPES: Final = (
     Shape("npm-token", ("npm_",), r"npm_[A-Za-z0-9]{36}"),
     Shape(
         "hugging-face-token", ("hf_",), r"hf_(?=[a-z0-9]*[A-Z])[A-Za-z0-9]{30,}"
-    ),  # a call's key has no capitals
+    ),  # an idempotency key has no capitals
     Shape("holdfast-key", ("hf",), r"hf[a-z]{0,3}[._][A-Za-z0-9-]{2,40}[._][A-Za-z0-9_-]{32,}"),
     Shape("jwt", (".eyJ",), r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
     Shape(
@@ -126,11 +127,11 @@ _LINE: Final = re.compile(
 ).search
 _DOT: Final = re.compile(r"\.(?:eyJ|(?<=hf\.)|(?<=hf.\.)|(?<=hf..\.)|(?<=hf...\.))").search
 _CAPITAL: Final = re.compile("A(?:KIA|SIA|Iza)").search
-"""Every shape has a character of its own in a known place, and a search for one character flies over the rest."""
+"""Every shape contains a distinctive character at a known position, and a search for one character is fast."""
 
 
 class Redactor:
-    """The rules, made ready. `values` are secrets by name; `fields` and `headers` are as `_plain_name` writes them."""
+    """The compiled rules. `values` are secrets by name; `fields` and `headers` are as `_plain_name` writes them."""
 
     def __init__(
         self,
@@ -140,9 +141,10 @@ class Redactor:
         fields: frozenset[str] = frozenset(),
         headers: frozenset[str] = HEADERS,
     ) -> None:
-        named = values.items() if isinstance(values, Mapping) else values
-        self.values = {value: name for name, value in reversed(list(named))}
-        """Names by value: a secret that was changed has an old value too, and a value the first name it was given."""
+        pairs = values.items() if isinstance(values, Mapping) else values
+        self.values = {value: name for name, value in reversed(list(pairs))}
+        """Name by value. A secret that was rotated has its old value here, too; a value with several names has the
+        first."""
         self.shapes = tuple(shapes)
         self.fields = fields
         self.headers = headers
@@ -153,13 +155,13 @@ class Redactor:
         self._shaped = bool(self.shapes or headers)
         self._fielded = tuple({name.rpartition("_")[2].encode() for name in fields})
         self.looks_for_shapes_only = not self._needles and not self._fielded
-        """Whether it knows no secret by its value, and looks at no field by its name."""
+        """Whether the rules have no known values and no field names."""
         self.plain_names: set[str] = set()
-        """Names, without the number behind them, in which nothing was found."""
+        """Names, without the number after them, that hold no secret."""
 
     def suspects(self, data: bytes) -> bool:
-        """Whether these bytes may hold something that must not be written. False is certain."""
-        text = data.decode("latin-1")  # to begin a search in bytes takes longer than the search in a text
+        """Whether these bytes may hold a secret. False is certain."""
+        text = data.decode("latin-1")  # starting a search in bytes takes longer than the search in a str
         if self._shaped and (
             ("-" in text and _DASH(text) is not None)
             or ("_" in text and _LINE(text) is not None)
@@ -177,7 +179,8 @@ class Redactor:
         return bool(self._fielded) and any(needle in data.lower() for needle in self._fielded)
 
     def is_needed(self, data: bytes) -> bool:
-        """Whether bytes under suspicion are worth a walk: a shape may be whole here, a value or a field stands here."""
+        """Whether suspicious bytes need to be walked through: they match a whole shape, or contain a known value or a
+        field."""
         if any(needle in data for needle in self._always):
             return True
         for shape in self.shapes:
@@ -198,7 +201,7 @@ class Redactor:
         return text
 
     def value(self, value: Any) -> Any:
-        """The JSON value without its secrets; itself, if there are none. Keys are texts like any other."""
+        """The JSON value without its secrets; the same object if there are none. Keys are redacted like other text."""
         return self._value(value, "")
 
     def _value(self, value: Any, under: str) -> Any:
@@ -218,7 +221,7 @@ class Redactor:
         changed: dict[str, Any] = {}
         for key, item in value.items():
             if not isinstance(key, str):
-                return value  # not JSON; whoever writes it says so
+                return value  # not JSON; the encoder raises the error
             name = self._same(key)
             while name is not key and (name in changed or name in value):
                 name += "'"  # two secrets as keys are still two keys
@@ -227,7 +230,7 @@ class Redactor:
         return value if same else changed
 
     def _field(self, key: str, *, within: str) -> str:
-        """What is to be known of a value under this key: a sensitive name, that its keys are headers, or nothing."""
+        """How to treat a value under this key: the sensitive name, the mark for headers, or the empty string."""
         name = _plain_name(key)
         if name in self.fields or (within == _IN_HEADERS and name in self.headers):
             return name
@@ -239,19 +242,19 @@ class Redactor:
         return f"[redacted:{under}]"
 
     def _same(self, text: str) -> str:
-        """The text, and that very object if nothing in it changes."""
+        """The redacted text; the same object if nothing changes."""
         changed = self.text(text)
         return text if changed == text else changed
 
     def data(self, data: bytes) -> bytes:
-        """Bytes of any kind (a file) without what is known or shaped like a secret."""
+        """Bytes of any kind (a file) without known secrets and without text in the shape of a secret."""
         if not self.suspects(data):
             return data
         text = data.decode("utf-8", "surrogateescape")
         return self.text(text).encode("utf-8", "surrogateescape")
 
     def holds_secret(self, text: str) -> bool:
-        """Whether a name holds what would be redacted in a text."""
+        """Whether a name holds text that would be redacted."""
         data = text.encode("utf-8", "surrogatepass")
         return self.suspects(data) and self.text(text) != text
 
@@ -259,8 +262,8 @@ class Redactor:
 _IN_HEADERS: Final = "\0headers"
 
 
-def _differ(one: Any, other: Any) -> bool:
-    return one is not other
+def _differ(value: Any, other: Any) -> bool:
+    return value is not other
 
 
 def _plain_name(name: str) -> str:
@@ -268,13 +271,13 @@ def _plain_name(name: str) -> str:
 
 
 def _known(values: Mapping[str, str]) -> list[tuple[str, re.Pattern[str], Callable[[Any], str]]]:
-    """Every way in which a known secret may be written, the longest first: one may be the beginning of another."""
+    """Patterns for every spelling of the known secrets, the longest first, because one may be a prefix of another."""
     found: dict[str, str] = {}
     for value, name in values.items():
         for text in _spellings(value) if is_searchable(value) else ():
             found.setdefault(text, name)
     known: list[tuple[str, re.Pattern[str], Callable[[Any], str]]] = []
-    for text, name in sorted(found.items(), key=lambda one: -len(one[0])):
+    for text, name in sorted(found.items(), key=lambda pair: -len(pair[0])):
         pattern = re.escape(text)
         if len(text) < _ANYWHERE_LENGTH_MIN:
             pattern = rf"(?<![0-9A-Za-z]){pattern}(?![0-9A-Za-z])"
@@ -287,9 +290,9 @@ def _mark(name: str, _found: Any) -> str:
 
 
 def _spellings(value: str) -> set[str]:
-    """The secret as it is, inside a JSON text, as Python shows it, and in an address. Most secrets are one of all."""
+    """Spellings of a secret: plain, in JSON, as Python's `repr`, and in a URL. For most secrets all are equal."""
     raw = value.encode("utf-8", "surrogatepass")
-    ways = {
+    spellings = {
         value,
         value.strip(),
         json.dumps(value, ensure_ascii=False)[1:-1],
@@ -298,11 +301,11 @@ def _spellings(value: str) -> set[str]:
         _percent(raw),
         _percent(raw).replace("%20", "+"),
     }
-    return {way for way in ways if len(way) >= VALUE_LENGTH_MIN}
+    return {spelling for spelling in spellings if len(spelling) >= VALUE_LENGTH_MIN}
 
 
 def _percent(raw: bytes) -> str:
-    """The bytes as an address holds them."""
+    """The bytes percent-encoded, as in a URL."""
     return "".join(chr(byte) if chr(byte) in _UNRESERVED else f"%{byte:02X}" for byte in raw)
 
 
@@ -310,25 +313,25 @@ _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 
 
 def _in_bytes(text: str) -> tuple[bytes, ...]:
-    """A text as it stands in canonical JSON, and as it is."""
+    """The text as canonical JSON writes it, and as plain UTF-8."""
     raw = text.encode("utf-8", "surrogatepass")
     written = json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
     return (raw,) if written == raw else (raw, written)
 
 
 def is_searchable(value: str) -> bool:
-    """Whether a secret can be looked for and harm nothing else: long enough, and no word of the journal's own."""
+    """Whether a secret can be searched for without harm: long enough, and not part of a word that journals use."""
     return len(value.strip()) >= VALUE_LENGTH_MIN and not any(value.strip() in word for word in own_words())
 
 
 @functools.cache
 def own_words() -> frozenset[str]:
-    """The words that journals themselves are written in: types, fields, states, classes."""
+    """The words that journals use themselves: event types, fields, states, classes."""
     from holdfast.model import states
     from holdfast.model.events import EVENTS
     from holdfast.model.side_effects import CallStatus, Effect
 
-    words = {"redact", "default", "attachment", "assistant"}
+    words = {"redacted", "default", "attachment", "assistant"}
     for name, kind in EVENTS.items():
         words |= {name, *kind.__struct_fields__}
     for listed in (states.Status, states.WaitReason, states.MailKind, CallStatus, Effect):
@@ -337,7 +340,7 @@ def own_words() -> frozenset[str]:
 
 
 current = Redactor()
-"""The rules of this process. Set by `use`; read as an attribute of this module where every value passes."""
+"""The rules of this process. Set by `use`; hot paths read it as an attribute of this module."""
 
 
 def here() -> Redactor:
@@ -346,14 +349,14 @@ def here() -> Redactor:
 
 
 def use(redactor: Redactor) -> Redactor:
-    """These are the rules of this process from now on; the answer is what they were."""
+    """Set the rules of this process; returns the rules before."""
     global current
     before, current = current, redactor
     return before
 
 
 def register(values: Mapping[str, str]) -> None:
-    """These secrets are known by name from now on; what was known before stays."""
+    """Add secrets by name to the rules of this process."""
     if not values.items() <= {(name, value) for value, name in current.values.items()}:
         known = [*((name, value) for value, name in current.values.items()), *values.items()]
         use(Redactor(known, shapes=current.shapes, fields=current.fields, headers=current.headers))

@@ -1,19 +1,19 @@
-"""Replay history: what a job's journal says about each call since its last checkpoint. Replay reads from it.
+"""Replay history: the record of each call since the job's last checkpoint. Replay reads from it.
 
-A job that is resumed runs its function from the top. Every durable call has a step key, and a call whose key is here is
-not made again. Three things can be known about a key: that the call had an outcome (and at which `seq`), that the code
-stopped waiting for it (a timeout cancelled it), and, for an effect, that it was intended.
+A job that is resumed runs its function from the top. Every durable call has a step key, and a call whose key is
+recorded here is not made again. A record can hold three things: the outcome of the call (and its `seq`), that the code
+stopped waiting for it (a timeout cancelled it), and, for an effect, its intent.
 
-Keys restart with every commit, under a new ordinal, so of calls only what follows the last commit is kept. Signals that
-nobody has taken yet and children that have not ended are kept across commits: they are still to come. `carried` is all
-of that, so that a long journal need not be read from its first fact.
+Keys restart with every commit, under a new ordinal, so the history keeps only the calls after the last commit. Signals
+that no wait has taken and children that have not ended are kept across commits: the code has yet to receive them.
+`checkpoint_snapshot` stores all of that, so that a long journal need not be read from its first event.
 
-Every fact has a *job time*: its time in the journal, which never goes back. The stretches in which no worker held the
+Every event has a *job time*: its time in the journal, which never goes back. The periods in which no worker held the
 job are kept apart (`gaps`), because short timers of the code do not count them.
 
-A record is *claimed* by the call that asks for it under its key and arguments. A call that has no record of its own may
+A record is *claimed* by the call that looks it up under its key and arguments. A call without a record of its own may
 *adopt* one that no call has claimed when its turn comes, if name and arguments are the same: the code was renamed, the
-call is the same. `call_moved` notes that.
+call is the same. The event `call_moved` records that.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ SUCCEEDED: Final = "succeeded"
 _SUCCEEDED: Final = CallStatus.SUCCEEDED
 _FAILED: Final = CallStatus.FAILED
 _STEP: Final = e.StepFinished
-"""As names of this module: the way through their class takes half as long as the record itself."""
+"""As names of this module: looking them up in their class or module takes half as long as creating the record."""
 
 
 class Gap(NamedTuple):
-    """A stretch without a driver: it ended with the claim at `seq`; `last_at` is the job time of the fact before."""
+    """A period without a worker: it ended with the claim at `seq`; `last_at` is the job time of the event before."""
 
     seq: int
     last_at: int
@@ -50,7 +50,7 @@ class Gap(NamedTuple):
 
 
 class History:
-    """The calls since the last commit, and which among them the code has not asked for yet."""
+    """The calls since the last commit, and which of them the code has not made in this run yet (unclaimed)."""
 
     def __init__(self) -> None:
         self.ordinal = 0
@@ -58,22 +58,22 @@ class History:
         self.evidence: Any = None
         self.approvals: dict[str, RecordedApproval] = {}
         self.plans: dict[str, bool] = {}
-        """The plans that were made, and whether this run has come to follow them."""
+        """The plans that were made, and whether this run follows them already."""
         self.nodes: dict[tuple[str, str], str] = {}
-        """How far each node of a plan is: `started`, or its outcome."""
+        """State of each node of a plan: `started`, or its outcome."""
         self.children: dict[str, str] = {}
         self.worker, self.claims = "", 0
-        self.resumed_at = 0  # when a person last let the job go on
+        self.resumed_at = 0  # when a person last resumed the job
         self.origin = ""
-        """The digest of the first fact; whoever reads the journal knows it."""
+        """The digest of the job's first event, set by the reader of the journal."""
         self.heard = 0
-        """The last letter that has become a fact."""
+        """Number of the last mail that has become an event."""
         self.cancelled = False
         self.pythons: set[str] = set()
         self._calls: dict[str, Recorded] = {}
-        """The newest record of each key; it leads to the ones before."""
+        """The newest record of each key; `before` links it to older ones."""
         self._unclaimed: dict[str, Recorded] = {}
-        """What the code has not asked for yet, in the order in which it was intended."""
+        """The records that no call has claimed yet, in the order of their intents."""
         self._moved: dict[tuple[str, str], str] = {}
         self.retries: dict[str, e.CallRetried] = {}
         """The last failed attempt of each read that is to be made again."""
@@ -81,7 +81,7 @@ class History:
         self.start_at: int | None = None
         """Job time at which the code starts: the first claim, or the last commit."""
         self.last_at = 0
-        """Job time of the last fact."""
+        """Job time of the last event."""
         self.gaps: list[Gap] = []
         self.signals: dict[str, deque[RecordedSignal]] = defaultdict(deque)
         self._parked: tuple[str, ...] = ()
@@ -89,25 +89,25 @@ class History:
         self.born = 0
         self.stops = Stops()
         self.budgets: tuple[str, ...] = ()
-        self.request: Requested | None = None  # the last one to a model: most begin with the one before
+        self.request: Requested | None = None  # the last model request: most begin with the one before
         self._requests: dict[str, e.LlmRequested] = {}
 
     def find(self, step_key: str, args_digest: str) -> Recorded | None:
-        """The newest record of this very call, which is claimed by that. One with other arguments is not it."""
+        """The newest record of this call, with the same arguments, which the call claims by that."""
         recorded = self._calls.get(step_key)
-        if not self._moved:  # almost always, and then most keys have no record or one
+        if not self._moved:  # the usual case; most keys then have no record or one
             if recorded is None:
                 return None
             if recorded.args_digest == args_digest and recorded.before is None and not recorded.generation:
                 self._unclaimed.pop(step_key, None)
                 return None if recorded.retired else recorded
-        asked = step_key
+        requested_key = step_key
         if self._moved:
-            step_key = self._moved.get((asked, args_digest), asked)
+            step_key = self._moved.get((requested_key, args_digest), requested_key)
         recorded = self._calls.get(step_key)
         while recorded is not None and recorded.args_digest != args_digest:
             recorded = recorded.before
-        if recorded is None or (recorded.moved_to is not None and recorded.moved_to != asked):
+        if recorded is None or (recorded.moved_to is not None and recorded.moved_to != requested_key):
             return None
         if self._unclaimed:
             if recorded.before is None and not recorded.generation:
@@ -117,7 +117,7 @@ class History:
         return None if recorded.retired else recorded
 
     def _claim(self, recorded: Recorded | None) -> None:
-        """A call has asked for this record, and so for the ones of the same call that it replaced."""
+        """Claim this record, and the older ones of the same call that it replaced."""
         digest = "" if recorded is None else recorded.args_digest
         while recorded is not None:
             if recorded.args_digest == digest:
@@ -125,7 +125,7 @@ class History:
             recorded = recorded.before
 
     def find_adoptable(self, name: str, args_digest: str) -> Recorded | None:
-        """The first record that no call has claimed and that fits this name and these arguments."""
+        """The first unclaimed record with this name and these arguments."""
         if not self._unclaimed:
             return None
         if self._adoptable is None:
@@ -142,7 +142,7 @@ class History:
         return None
 
     def is_unclaimed(self, recorded: Recorded) -> bool:
-        """Whether no call has asked for this record, and one may still do so."""
+        """Whether no call has claimed this record, and one still may."""
         return not recorded.retired and self._unclaimed.get(recorded.unclaimed_key) is recorded
 
     def find_drifted(self, step_key: str, args_digest: str) -> Recorded | None:
@@ -153,15 +153,15 @@ class History:
         return None if newest.retired or newest.accepted else newest
 
     def find_answered_request(self, step_key: str, args_digest: str) -> Recorded | None:
-        """The request to a model that was made under this key with another identity, if its answer is on record."""
+        """The model request that was made under this key with another identity, if its response is recorded."""
         recorded = self.find_drifted(step_key, args_digest)
         if recorded is None or recorded.status is not _SUCCEEDED:
             return None
         return recorded if f"{step_key}@{recorded.generation}" in self._requests else None
 
     def request_parts(self, recorded: Recorded) -> tuple[tuple[str, ...], bool]:
-        """The digests of the parts of a recorded request, as far back as they are known here, and whether it begins
-        with what is kept elsewhere: a session, or a request before the last commit."""
+        """The digests of the parts of a recorded request, as far back as this history goes, and whether it begins with
+        parts that are stored elsewhere: in a session, or in a request before the last commit."""
         parts: tuple[str, ...] = ()
         request = self._requests.get(f"{recorded.step_key}@{recorded.generation}")
         after = ""
@@ -171,19 +171,19 @@ class History:
         return parts, bool(after)
 
     def begin(self, recorded: Recorded) -> None:
-        """A call that is known from now on and that nobody has to ask for: a read, or one that this run intends now."""
+        """Add a call that is claimed from the start: a read, or an intent of this run."""
         recorded.before = self._calls.get(recorded.step_key)
         self._calls[recorded.step_key] = recorded
 
     def uncertain(self, step_key: str, generation: int) -> Recorded | None:
-        """The call, if it waits for a person's word."""
+        """The call, if it waits for a person's decision."""
         newest = self._calls.get(step_key)
         if newest is None or newest.generation != generation or newest.status is not CallStatus.UNCERTAIN:
             return None
         return newest
 
     def find_uncertain(self) -> list[Recorded]:
-        """The calls that wait for a person's word."""
+        """The calls that wait for a person's decision."""
         return [recorded for recorded in self._calls.values() if recorded.status is CallStatus.UNCERTAIN]
 
     def next_generation(self, step_key: str) -> int:
@@ -200,20 +200,20 @@ class History:
 
     @property
     def has_unclaimed(self) -> bool:
-        """Whether anything is recorded that the code has not asked for yet."""
+        """Whether any record is unclaimed."""
         return bool(self._unclaimed)
 
     @property
     def has_unclaimed_effects(self) -> bool:
-        """Whether an effect is recorded that the code has not asked for: then nothing new may fire."""
-        return any(one.effect is not Effect.READ_ONLY for one in self._unclaimed.values())
+        """Whether an effect is recorded that the code has not claimed: until it is, no new effect may fire."""
+        return any(record.effect is not Effect.READ_ONLY for record in self._unclaimed.values())
 
     def find_unclaimed_effects(self) -> list[Recorded]:
-        return [one for one in self._unclaimed.values() if one.effect is not Effect.READ_ONLY]
+        return [record for record in self._unclaimed.values() if record.effect is not Effect.READ_ONLY]
 
     @property
     def horizon(self) -> tuple[int, int] | None:
-        """Place and time of the last record that the code has not asked for: timers due by then fired before it."""
+        """Seq and job time of the last unclaimed record: timers due by then fired before it."""
         if not self._unclaimed:
             return None
         last = next(reversed(self._unclaimed.values()))
@@ -224,10 +224,10 @@ class History:
         self._unclaimed[recorded.unclaimed_key] = recorded
 
     def note(self, seq: int, event: e.Event, at: int) -> None:
-        """A fact that this run has recorded itself: the code need not ask for it."""
+        """Add an event that this run has recorded itself: its call counts as claimed."""
         self.take(seq, event, at)
         step_key = getattr(event, "step_key", None)
-        # A repurchase says that the code has not asked for the record: another call may still do so.
+        # A repurchase means that the code has not claimed the record: another call may still do so.
         if step_key is not None and type(event) is not e.LlmRepurchased:
             self._claim(self._calls.get(step_key))
 
@@ -239,15 +239,15 @@ class History:
         return newest
 
     def next_signal(self, name: str) -> RecordedSignal | None:
-        """The oldest signal of this name that no wait has taken; it stays until `signal_taken` says so."""
+        """The oldest signal of this name that no wait has taken; it stays until the event `signal_taken`."""
         waiting = self.signals.get(name)
         return waiting[0] if waiting else None
 
     # ── reading the journal ───────────────────────────────────────────────────────────────────────
 
     def take(self, seq: int, event: e.Event, at: int = 0) -> None:
-        """One more fact, at this time."""
-        if type(event) is _STEP:  # first, because most facts are
+        """Add one event at this time."""
+        if type(event) is _STEP:  # first, because most events are steps
             if at < self.last_at:
                 at = self.last_at  # job time does not go back
             else:
@@ -276,7 +276,7 @@ class History:
                 self._commit(event)
             case e.JobParked():
                 report = event.report or {}
-                self._parked = tuple(one["step_key"] for one in report.get("recorded", ()))
+                self._parked = tuple(call["step_key"] for call in report.get("recorded", ()))
                 self.misfit = report.get(FOUND)
             case e.JobRequeued():
                 self._rerun(event.rerun)
@@ -317,7 +317,7 @@ class History:
                 self._take_rare(seq, event)
 
     def _drive_on(self, seq: int, event: e.JobClaimed, at: int, clock_at: int) -> None:
-        """A worker drives the job from here on. The past of a fork is older than the fork."""
+        """A worker claims the job. The shared history of a fork is older than the fork."""
         self.worker, self.claims = event.worker, self.claims + 1
         if self.start_at is None:
             self.start_at = self.last_at = clock_at
@@ -333,7 +333,7 @@ class History:
         self.plans, self.nodes = {}, {}
         self.state, self.evidence = event.state, event.evidence
         if event.carries is not None:
-            self.request = None  # whoever begins here knows of none
+            self.request = None  # a resume from this checkpoint has no earlier request
 
     def _take_rare(self, seq: int, event: e.Event) -> None:
         match event:
@@ -368,15 +368,15 @@ class History:
         plan = Recorded(event.step_key, "", seq=seq, at=self.last_at, name=event.plan_id, result=event.plan)
         self.add(plan)
         for key in [key for key in self._unclaimed if within(scope_of(event.step_key), key)]:
-            del self._unclaimed[key]  # what the planner did to make it, it does not do again
+            del self._unclaimed[key]  # the planner does not run again, so its calls need no claim
 
     def _rerun(self, step_keys: tuple[str, ...]) -> None:
-        """The failures of these calls are forgotten, and so is what followed from them.
+        """Forget the failures of these calls and what followed from them.
 
-        What the code gave up after the first of them, it gave up because of it. And an effect that came after it (in a
-        `finally`) need not be asked for before others fire: this time the code may come to it later, or not at all.
+        What the code gave up after the first failure, it gave up because of it. And an effect that came after it (in a
+        `finally`) need not be claimed before others fire: this time the code may reach it later, or not at all.
         """
-        # What a person declared failed may have happened: it stays failed, whatever becomes of the attempt.
+        # A call that a person declared failed may have happened: it stays failed in every later attempt.
         step_keys = tuple(key for key in step_keys if not self._calls[key].final)
         first = min((self._calls[key].seq or 0 for key in step_keys), default=None)
         for key in step_keys:
@@ -394,8 +394,9 @@ class History:
         self.nodes = {place: state for place, state in self.nodes.items() if state == SUCCEEDED}
 
     def _accept(self) -> None:
-        """What the report named the code need not ask for, and may ask for otherwise. If it asks for the very same, it
-        gets what is recorded: the report names all that had not been asked for yet, and most of it is still to come."""
+        """A person accepted the report of a parked job: the code need not make the calls that it lists, and may make
+        them with other arguments. A call that is made with the same arguments gets its record: the report lists all
+        unclaimed records, and the code reaches most of them later."""
         if self.misfit is not None:
             self.pythons.add(self.misfit)
         for key in self._parked:
@@ -404,7 +405,7 @@ class History:
                 self._unclaimed.pop(recorded.unclaimed_key, None)
 
     def _take_signal(self, seq: int, event: e.SignalTaken) -> None:
-        """A wait that ended without a signal is one that failed."""
+        """A wait that ended without a signal counts as failed."""
         wait = self._calls.get(event.step_key)
         if wait is None:
             wait = Recorded(event.step_key, event.args_digest, intent_at=self.last_at)
@@ -455,14 +456,14 @@ class History:
 
     def _converse(self, seq: int, event: e.LlmRequested | e.LlmResponded) -> None:
         if isinstance(event, e.LlmResponded):
-            asked = self._newest(event.step_key, event.generation)
-            asked.seq, asked.at = seq, self.last_at
-            asked.result, asked.error = event.response, event.error
-            asked.status = CallStatus.SUCCEEDED if event.error is None else CallStatus.FAILED
+            request = self._newest(event.step_key, event.generation)
+            request.seq, request.at = seq, self.last_at
+            request.result, request.error = event.response, event.error
+            request.status = CallStatus.SUCCEEDED if event.error is None else CallStatus.FAILED
             return
         newest = self._calls.get(event.step_key)
         if newest is not None and newest.generation == event.generation:
-            newest.attempt = event.attempt  # cut off, and asked again
+            newest.attempt = event.attempt  # interrupted, and sent again
             return
         self.add(
             Recorded(
@@ -581,7 +582,7 @@ class History:
             recorded.quiet_at = event.next_at if recorded.effect is Effect.VERIFIABLE else 0
 
     def _count_attempts_anew(self) -> None:
-        """A person wants the job tried again: calls that are open have all their attempts."""
+        """A person requeued the job: open calls get all their attempts again."""
         self.retries, self.resumed_at = {}, self.last_at
         for recorded in self._calls.values():
             recorded.failed_attempts = recorded.probes_failed = recorded.retry_at = 0
@@ -593,7 +594,7 @@ class History:
 
 
 def history_of(events: Iterable[tuple[int, e.Event, int]]) -> History:
-    """The history after these (seq, event, time) facts."""
+    """The history after these (seq, event, time) tuples."""
     history = History()
     for seq, event, at in events:
         history.take(seq, event, at)
@@ -601,7 +602,7 @@ def history_of(events: Iterable[tuple[int, e.Event, int]]) -> History:
 
 
 class Recorded(msgspec.Struct, gc=False):
-    """One call under one step key and generation, as far as the journal knows it."""
+    """One call under one step key and generation, as the journal records it."""
 
     step_key: str
     args_digest: str
@@ -616,23 +617,24 @@ class Recorded(msgspec.Struct, gc=False):
     cancelled_seq: int | None = None
     cancelled_at: int = 0
     was_cancelled: bool = False
-    """It was given up once, and that was void."""
+    """The call was cancelled once, and the cancel was void."""
     status: CallStatus | None = None
     result: Any = None
     error: Any = None
     raised: Any = None
-    """What its last attempt raised, if that did not settle it. For people: recovery does not depend on it."""
+    """The error of the last attempt, if it did not settle the call. For display only: recovery does not depend on it.
+    """
     due_at: int | None = None
     attempt: int = 1
     failed_attempts: int = 0
-    """How many of them raised or took too long, since a person last had the job tried again."""
+    """How many attempts raised or timed out since a person last requeued the job."""
     sent_nothing: bool = False
     """The last attempt failed before anything was sent."""
     quiet_at: int = 0
-    """The last attempt ended here, without an answer: from then on its receiver can be asked."""
+    """When the last attempt ended without a result: from then on the receiver can be probed."""
     probes_failed: int = 0
     retry_at: int = 0
-    """The next attempt is not before this."""
+    """The next attempt does not start before this time."""
     first_start_by: int | None = None
     start_by: int | None = None
     longest_call_us: int | None = None
@@ -644,12 +646,13 @@ class Recorded(msgspec.Struct, gc=False):
     retired: bool = False
     accepted: bool = False
     final: bool = False
-    """Its outcome is somebody's last word: the call is not made again because of it."""
+    """The outcome is final (a person's decision, the end of a child, a wait that timed out): a rerun does not repeat
+    the call."""
     before: Recorded | None = None
-    """The same key's record before this one: made with other arguments, or given up for a new one."""
+    """The record of the same key before this one: made with other arguments, or given up for a new one."""
 
     def begin_attempt(self) -> None:
-        """Another attempt is intended: what is known of how the last one ended says nothing about it."""
+        """Another attempt is intended: forget how the last one ended."""
         self.sent_nothing, self.quiet_at = False, 0
 
     @property
@@ -658,7 +661,7 @@ class Recorded(msgspec.Struct, gc=False):
 
     @property
     def begun_seq(self) -> int:
-        """Place of the first fact that tells of this call."""
+        """Seq of the first event of this call."""
         return self.intent_seq or self.seq or self.cancelled_seq or 0
 
     @property
@@ -676,7 +679,7 @@ class Recorded(msgspec.Struct, gc=False):
 
 
 class RecordedSignal(msgspec.Struct, frozen=True):
-    """A letter of a name that code may wait for."""
+    """A received signal, for a wait of this name."""
 
     name: str
     mail_seq: int
@@ -691,7 +694,7 @@ class Requested(msgspec.Struct, frozen=True):
 
 
 class RecordedApproval(msgspec.Struct):
-    """A question to a person about one call with exactly these arguments, and the answer, if there is one."""
+    """An approval request for one call with exactly these arguments, and the decision, if there is one."""
 
     step_key: str
     args_digest: str

@@ -1,15 +1,16 @@
-"""How long facts are kept: which jobs may be erased or removed, and what of them.
+"""Retention: which ended jobs may be erased or removed, and which of their data.
 
-Two ways, one after the other if somebody wants both:
+Two ways, which can follow each other:
 
-    erase     the job stays, with its input, its output, its ledger and the whole chain of its journal. What its steps,
-              calls and letters said in between is gone. It can no longer be replayed or forked
-    remove    the job is gone. A tombstone stays: its id and request key are not given out again, because the keys of
-              its calls are made of that id, and a second job under it would look to a receiver like the first
+    erase     the job stays, with its input, its output, its ledger and the whole hash chain of its journal. The bodies
+              of its steps, calls and messages are deleted. It can no longer be replayed or forked
+    remove    the job is deleted. A tombstone stays: its id and request key are not issued again, because the
+              idempotency keys of its calls are derived from that id, and a second job under it would look to a
+              receiver like the first
 
-Neither touches a job that somebody may still need: one that is not over, one whose parent is not over, one that has a
-call of which nobody knows what came, one with children that are kept. And the ledger of a job that made calls is not
-removed while a receiver may still remember its keys.
+Neither applies to a job that may still be needed: one that has not ended, one whose parent has not ended, one with a
+call of unknown outcome, one with children that are kept. And the ledger of a job that made calls is not removed while a
+receiver may still remember its idempotency keys.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class How(StrEnum):
 
 
 class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for. `keys_live_us`: for so long receivers remember idempotency keys. `batch`: jobs per commit."""
+    """A retention policy. `keys_live_us`: how long receivers remember idempotency keys. `batch`: jobs per commit."""
 
     older_than_us: int
     how: How = How.ERASE
@@ -40,7 +41,7 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as the rule looks at it. Field order is the order of the columns."""
+    """The columns of a job that the rule reads. Field order is the order of the columns."""
 
     job_id: str
     namespace: str
@@ -60,7 +61,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a job that was erased or removed: that it was, how it ended, and the hash of all it did."""
+    """Tombstone of a job that was erased or removed: its id, how it ended, and the hash of its journal."""
 
     job_id: str
     namespace: str
@@ -75,7 +76,7 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one job: how many facts lost their bodies or were removed, how many bytes; or why it was kept."""
+    """The result for one job: how many events were erased or removed, how many bytes; or the reason why it was kept."""
 
     job_id: str
     events: int = 0
@@ -99,15 +100,15 @@ ERASABLE: Final = frozenset(
         "job_stalled",
     }
 )
-"""Events whose bodies are what code and people said. What is left tells who held the job, what it waited for, what a
-person decided, and how it ended."""
+"""Events whose bodies are content of code and people. The remaining events show who held the job, what it waited for,
+what a person decided, and how it ended."""
 
 CHILDREN_KEPT: Final = "its children are kept"
 _ONCE: Final = 100_000
 
 
 def check_policy(policy: RetentionPolicy) -> RetentionPolicy:
-    """The policy, or an error that says what to change."""
+    """Return the policy, or raise an error that says what to change."""
     spans = (policy.older_than_us, policy.keys_live_us, policy.blob_grace_us)
     if min(spans) < 0 or not 1 <= policy.batch <= _ONCE:
         msg = "a retention policy needs spans of time that are not negative, and at least one job per commit"
@@ -116,7 +117,7 @@ def check_policy(policy: RetentionPolicy) -> RetentionPolicy:
 
 
 def find_reason_to_keep(job: Standing, policy: RetentionPolicy, *, now: int) -> str | None:
-    """Why this job is left as it is; None when it may be pruned."""
+    """Why this job is kept as it is; None if it may be pruned."""
     if job.status not in TERMINAL:
         return "not over"
     age = now - job.ended_at

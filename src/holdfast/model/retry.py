@@ -1,12 +1,12 @@
 """Retry policy: exponential back-off with jitter, which errors are retried, and when to stop.
 
-Without jitter everybody who failed together comes back together. The random fraction is an argument, so a policy is a
-table, not a dice game.
+Without jitter all callers that failed together retry together. The random fraction is an argument, so the delays of a
+policy are a pure function.
 
-`Retry` is what authors declare on a tool, an agent or a model client; `Backoff` is its back-off alone, for our own
-use. An author who does not say which errors are retried gets `is_transient`: what may be over in a while. An error
-that says "your call is wrong" (a missing key, a wrong type, a 404) is the same error next time, and the code gets it
-at once.
+`Retry` is what authors declare on a tool, an agent or a model client; `Backoff` is its back-off alone, for internal
+use. If the author does not declare which errors are retried, `is_transient` decides: errors that may pass with time. An
+error that says "your call is wrong" (a missing key, a wrong type, a 404) would be raised again, so the code gets it at
+once.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _HINT = (
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How often and how patiently.
+    """Back-off: how many attempts, and how long to wait between them.
 
-    `attempts` counts all tries, the first included. `jitter` is the share of each delay left to chance: 1 is
-    full jitter, 0 none.
+    `attempts` counts all attempts, the first included. `jitter` is the random share of each delay: 1 is full jitter, 0
+    none.
     """
 
     attempts: int = ATTEMPTS_DEFAULT
@@ -55,7 +55,7 @@ def ceiling(policy: Backoff, attempt: int) -> Micros:
     """Return the longest wait after the given attempt failed; attempts count from 1."""
     assert attempt >= 1, f"attempts count from 1: {attempt}"
     wait = float(policy.base_us)
-    # Multiplying step by step rather than with a power: it cannot overflow past the cap, and it rounds alike
+    # Multiplies step by step instead of with a power: it cannot overflow past the cap, and it rounds alike
     # everywhere.
     for _ in range(min(attempt, ATTEMPTS_MAX) - 1):
         wait *= policy.factor
@@ -67,8 +67,8 @@ def ceiling(policy: Backoff, attempt: int) -> Micros:
 def delay(policy: Backoff, attempt: int, fraction: float, retry_after_us: Micros | None = None) -> Micros:
     """Return how long to wait after the given attempt failed.
 
-    A receiver's Retry-After is a floor, not a replacement: the jittered delay is added to it, or all clients
-    told "in 5 s" would return in the same instant.
+    A receiver's Retry-After is a floor, not a replacement: the jittered delay is added to it; otherwise all clients
+    that got "in 5 s" would return in the same instant.
 
     Args:
         fraction: A random number from 0 up to 1, drawn by the caller.
@@ -109,10 +109,10 @@ class Retry(msgspec.Struct, frozen=True):
     """How a call or a job that failed is tried again.
 
     attempts: how often in all, the first included. initial: the wait after the first failure; multiplier: how much
-    longer each wait is than the one before; maximum: the longest. jitter: the share of each wait that is left to
-    chance, 0 to 1. on: the errors that are retried; nothing said means those that may be over in a while (connections,
-    timeouts, servers that are down), and not those that would come again (a missing key, a wrong type, a 404). never:
-    errors that are not retried, whatever `on` says.
+    longer each wait is than the one before; maximum: the longest. jitter: the random share of each wait, 0 to 1. on:
+    the errors that are retried; without it those that may pass with time (connections, timeouts, servers that are
+    down), and not those that would be raised again (a missing key, a wrong type, a 404). never: errors that are not
+    retried, whatever `on` says.
     """
 
     attempts: int = 10
@@ -150,8 +150,8 @@ class Retry(msgspec.Struct, frozen=True):
         return is_transient(error) if self.on is None else isinstance(error, self.on)
 
     def covers_job(self, error: BaseException) -> bool:
-        """Whether a job whose function raised this is run again. Its calls have been retried by then, so whatever is
-        not an error of the code itself is worth another run."""
+        """Whether a job whose function raised this is run again. Its calls have been retried by then, so every error
+        except one of the code itself justifies another run."""
         if isinstance(error, self.never):
             return False
         return not isinstance(error, _OF_CODE) if self.on is None else isinstance(error, self.on)
@@ -163,26 +163,26 @@ def _is_error_class(value: Any) -> bool:
 
 NO_RETRY: Final = Retry(attempts=1)
 CALL_RETRY: Final = Retry()
-"""Rides out an outage of a minute: ten attempts within 69 to 92 seconds."""
+"""Covers an outage of a minute: ten attempts within 69 to 92 seconds."""
 
 PROBED_RETRY: Final = Retry(attempts=3)
-"""A verifiable call: each attempt costs a quiet time and a probe; then a person is asked."""
+"""A verifiable call: each attempt costs a quiet time and a probe; after the last one a person decides."""
 
 
 JOB_RETRY: Final = Retry(attempts=FAILED_ATTEMPTS_MAX, initial=1, maximum=60, jitter=1.0)
 """The function of a job. Its calls have been retried by then."""
 
 MODEL_RETRY: Final = Retry(attempts=6, initial=1, maximum=60, jitter=1.0)
-"""A request to a model: providers are busy for longer than other receivers, and say how long (`Retry-After`)."""
+"""A request to a model: providers are busy for longer than other receivers, and send `Retry-After`."""
 
 
 def is_transient_status(status: int) -> bool:
-    """Whether an HTTP status says that it may be otherwise in a while."""
+    """Whether an HTTP status means that a later request may succeed."""
     return status >= 500 or status in _TRANSIENT_STATUSES
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether this may be over in a while: connections, timeouts, servers that are busy or down."""
+    """Whether this error may pass with time: connections, timeouts, servers that are busy or down."""
     if isinstance(error, OSError):  # also TimeoutError and everything about connections
         return not isinstance(
             error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError
@@ -196,7 +196,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def _status_of(error: BaseException) -> int | None:
-    """The HTTP status that an error of a client library carries."""
+    """The HTTP status in an error of a client library."""
     for holder in (error, getattr(error, "response", None)):
         for name in ("status_code", "status"):
             status = getattr(holder, name, None)

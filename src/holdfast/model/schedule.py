@@ -1,11 +1,11 @@
-"""Schedules: jobs that begin by the clock, and what becomes of the instants that nobody was there for.
+"""Schedules (cron): when jobs start, and how missed times are caught up.
 
     on time     the job is submitted under a key of schedule and instant, and the schedule moves to its next instant
     late        its catch-up decides: `skip` leaves out what was missed, `one` makes one job of all of it, `all` makes
                 each of them, oldest first
 
-One decision is one firing and one transaction. What is still due after it is decided anew, so a long absence is worked
-off in small pieces, by whoever is there.
+One decision is one firing and one transaction. What is still due after it is decided again, so a long absence is worked
+off in small pieces, by any worker that is running.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from holdfast.model.limits import PRIORITY_DEFAULT
 from holdfast.model.time import MINUTE, to_iso
 
 LATE_US: Final = MINUTE
-"""Up to here an instant is on time: processes look every few seconds, and one may be restarted in between."""
+"""An instant counts as on time up to this delay: processes check every few seconds, and one may be restarted in
+between."""
 
 ID_LENGTH_MAX: Final = 160
-"""A request key has room for the instant behind it."""
+"""Leaves room in a request key for the instant after the id."""
 
 After = Callable[[int], int]
-"""The first instant of a schedule after this one."""
+"""Returns the first instant of a schedule after the given one."""
 
 
 class CatchUp(StrEnum):
@@ -61,14 +62,14 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The instant that a job is made for, if one is, and where the schedule stands afterwards."""
+    """The instant to start a job for, if any, and the next instant of the schedule afterwards."""
 
     fire: int | None
     next_at: int
 
 
 def decide(schedule: Schedule, now: int, after: After) -> Decision | None:
-    """What is to be done about the schedule now; None: nothing."""
+    """What to do with the schedule now; None: nothing."""
     due = schedule.next_at
     if schedule.paused or due > now:
         return None
@@ -80,7 +81,8 @@ def decide(schedule: Schedule, now: int, after: After) -> Decision | None:
 
 
 def job_of(schedule: Schedule, instant: int) -> JobDraft:
-    """The request for the job of this instant: sent by whomever and however often, it is one job."""
+    """The request for the job of this instant. Its request key makes it one job, whichever worker submits it and
+    however often."""
     return JobDraft(
         kind=schedule.kind,
         input=schedule.input,
@@ -93,21 +95,21 @@ def job_of(schedule: Schedule, instant: int) -> JobDraft:
     )
 
 
-def same_times(one: Schedule, other: Schedule) -> bool:
-    """Whether they fire at the same instants, so that one can go on where the other stands."""
-    return (one.cron, one.time_zone) == (other.cron, other.time_zone)
+def same_times(schedule: Schedule, other: Schedule) -> bool:
+    """Whether both fire at the same instants, so that one can continue from the other's next instant."""
+    return (schedule.cron, schedule.time_zone) == (other.cron, other.time_zone)
 
 
-def parse_catch_up(word: str) -> CatchUp:
+def parse_catch_up(text: str) -> CatchUp:
     try:
-        return CatchUp(word)
+        return CatchUp(text)
     except ValueError:
-        msg = f"catch_up={word!r} is not known"
+        msg = f"catch_up={text!r} is not known"
         raise InvalidSetting(msg, hint=f"Use one of {', '.join(CatchUp)}.") from None
 
 
 def check_schedule(schedule: Schedule) -> Schedule:
-    """The schedule, or an error that says what to change."""
+    """Return the schedule, or raise an error that says what to change."""
     check_name(schedule.schedule_id, "schedule id")
     if len(schedule.schedule_id) > ID_LENGTH_MAX:
         msg = f"schedule id has {len(schedule.schedule_id)} characters; allowed are 1 to {ID_LENGTH_MAX}"

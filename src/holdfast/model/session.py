@@ -1,19 +1,19 @@
-"""A conversation that outlives jobs: a graph of nodes, frames inside it, and turns that advance it.
+"""Sessions: a conversation that outlives jobs, as a graph of nodes, frames inside it, and turns that advance it.
 
 Everything visible in a session changes through one atomic *turn commit*. Its parts are data here; the store writes them
 in one transaction, after these checks, in this order:
 
-    1. binding      a handle serves one session; another id is refused
+    1. binding      a handle serves one session; another id is rejected
     2. stamp        the same turn id with the same hash returns the first result, with another hash it conflicts
-    3. head         if the caller says which revision it built on, that must still be the head
+    3. head         if the caller names the revision it built on, that must still be the head
     4. claims       every completed inbox claim must still own its batches, by token
     5. write        nodes, frames, checkpoint, usage, head + 1, completed batches, attachment stamps, the turn stamp
 
 The stamp comes before the rest so that a retry succeeds although its claim is gone and the head has moved.
 
-The turn hash identifies *meaning*: two tries of one turn carry different node ids and times, and must hash alike, so
+The turn hash identifies *meaning*: two attempts of one turn carry different node ids and times, and must hash alike, so
 ids, times, the expected revision, the stamp and the completions are left out of it. It covers every body by its digest:
-a turn may be as large as its parts together, and each part as large and as deep as the store takes it.
+a turn may be as large as its parts together, and each part as large and as deep as the store accepts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from holdfast.model.limits import BLOB_BYTES_MAX
 Json = Any
 
 _TURN_BYTES_MAX: Final = BLOB_BYTES_MAX
-"""Of what a turn hash is taken over: about two hundred bytes for a node, whatever its body."""
+"""Upper bound of the bytes that a turn hash covers: about two hundred for a node, whatever its body."""
 
 
 class SessionNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next turn starts from. Large states are bytes and are stored once, by content."""
+    """The state that the next turn starts from. Large states are bytes and are stored once, by content."""
 
     turn_index: int = 0
     options: Json = None
@@ -132,7 +132,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionRecord(msgspec.Struct, frozen=True):
-    """A session in a list. `revision` counts its commits; `spoken_at` is when the newest of its jobs was made."""
+    """A session in a list. `revision` counts its commits; `spoken_at` is when its newest job was created."""
 
     session_id: str
     revision: int
@@ -154,7 +154,7 @@ class Vacuumed(msgspec.Struct, frozen=True):
 
 
 class Collected(msgspec.Struct, frozen=True):
-    """What a garbage collection saw: blobs in use, blobs kept for their age, blobs it removed."""
+    """The result of a garbage collection: blobs in use, blobs kept because of their age, blobs removed."""
 
     roots: int
     retained: int
@@ -165,7 +165,7 @@ class Collected(msgspec.Struct, frozen=True):
 
 
 def turn_hash(commit: TurnCommit) -> str:
-    """The identity of a turn: equal for two tries at the same turn, whatever ids and times they carry."""
+    """The identity of a turn: equal for two attempts of the same turn, whatever ids and times they carry."""
     meaning = {
         "session_id": commit.session_id,
         "nodes": [_node_meaning(node) for node in commit.nodes],
@@ -191,7 +191,7 @@ def _frame_meaning(frame: Frame) -> Json:
 
 
 def _message_meaning(body: Json) -> Json:
-    """A conversation message without the ids of itself and its parts; any other body as it is."""
+    """A conversation message without the ids of itself and its parts; any other body unchanged."""
     if not isinstance(body, Mapping) or not isinstance(body.get("message"), Mapping):
         return body
     message = _without(body["message"], "id", "created_at")
@@ -218,13 +218,13 @@ def _fingerprint(data: bytes | None) -> str | None:
 
 
 def stamp_commit(commit: TurnCommit, turn_id: str) -> TurnCommit:
-    """The commit with its stamp: from now on it can be retried without fear."""
+    """The commit with its stamp: from then on it can be retried safely."""
     stamp = TurnStamp(commit.session_id, check_name(turn_id, "turn id"), turn_hash(commit))
     return msgspec.structs.replace(commit, stamp=stamp)
 
 
 def active_path(nodes: Iterable[SessionNode], leaf_node_id: str | None) -> tuple[SessionNode, ...]:
-    """The ancestry of a leaf, oldest first. A missing parent ends the path; a cycle cannot be walked twice."""
+    """The ancestors of a leaf, oldest first. A missing parent ends the path, and so does a cycle."""
     by_id = {node.node_id: node for node in nodes}
     path: list[SessionNode] = []
     cursor = leaf_node_id
@@ -235,7 +235,7 @@ def active_path(nodes: Iterable[SessionNode], leaf_node_id: str | None) -> tuple
 
 
 def check_commit(commit: TurnCommit) -> TurnCommit:
-    """The commit, or an error that names the part that does not fit together."""
+    """Return the commit, or raise an error that names the inconsistent part."""
     check_name(commit.session_id, "session id")
     if commit.stamp is not None:
         check_name(commit.stamp.turn_id, "turn id")
@@ -254,20 +254,20 @@ def check_commit(commit: TurnCommit) -> TurnCommit:
         check_name(frame.frame_id, "frame id")
         check_integer(frame.created_at, "a frame's time")
     for usage in commit.usage:
-        for what in _COUNTED:
-            check_integer(getattr(usage, what), what)
+        for field in _COUNTED:
+            check_integer(getattr(usage, field), field)
     _check_words(commit)
     return commit
 
 
 def _check_words(commit: TurnCommit) -> None:
-    """What is stored as it is, beside the bodies, holds no secret."""
-    words = [
+    """Check that the texts stored beside the bodies hold no secret."""
+    texts = [
         *(node.caused_by for node in commit.nodes),
-        *(word for frame in commit.frames for word in (frame.status, frame.reason, frame.caused_by)),
-        *(word for usage in commit.usage for word in (usage.source, usage.model)),
+        *(text for frame in commit.frames for text in (frame.status, frame.reason, frame.caused_by)),
+        *(text for usage in commit.usage for text in (usage.source, usage.model)),
     ]
-    if any(word and redaction.here().holds_secret(word) for word in words):
+    if any(text and redaction.here().holds_secret(text) for text in texts):
         msg = "a turn names a cause, a reason, a source or a model that holds a secret"
         raise InvalidPayload(msg, hint="These are stored and shown in plain text. Leave the secret out.")
 

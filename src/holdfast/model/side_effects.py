@@ -1,15 +1,15 @@
-"""What recovery may do with a call that was cut off: the whole rule, as one function.
+"""Recovery of side effects: what may be done with a call that was interrupted, as one function.
 
-A crash leaves *nothing*, *intent only*, or *intent and result*. From "intent only" nobody can tell whether the effect
-happened: the record that would say so is exactly the one that was not written. So the answer does not come from
-looking harder at our own disk. It comes from what the author declared:
+A crash leaves *nothing*, *intent only*, or *intent and result*. After "intent only" the journal cannot tell whether the
+effect happened: the record that would say so is exactly the one that was not written. So the decision does not come
+from our own data. It comes from what the author declared:
 
-    read_only    run it again; the recorded answer wins
+    read_only    run it again; the recorded result wins
     idempotent   send it again under the same key, while the receiver still remembers keys
-    verifiable   wait until no sleeping worker can still send, then ask the receiver
+    verifiable   wait until no sleeping worker can still send, then probe the receiver
     unsafe       stop, and ask a person
 
-`recover` never guesses: every branch that cannot *know* ends in ASK.
+`recover` never guesses: every branch without certain knowledge ends in ASK.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Effect(StrEnum):
 
 
 class CallStatus(StrEnum):
-    """A row of the ledger. `prepared` is an intent without an outcome."""
+    """Status of a ledger row. `prepared` is an intent without an outcome."""
 
     PREPARED = "prepared"
     SUCCEEDED = "succeeded"
@@ -42,7 +42,7 @@ class CallStatus(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What a call came to. `refused`: the receiver certainly did nothing. `ambiguous`: everything else."""
+    """Outcome of a call. `refused`: the receiver certainly did nothing. `ambiguous`: everything else."""
 
     SUCCEEDED = "succeeded"
     REFUSED = "refused"
@@ -50,7 +50,7 @@ class Outcome(StrEnum):
 
 
 class ProbeAnswer(StrEnum):
-    """What a probe said. A probe that fails or times out has said `cannot_tell`."""
+    """Answer of a probe. A probe that fails or times out counts as `cannot_tell`."""
 
     HAPPENED = "happened"
     NOT_HAPPENED = "not_happened"
@@ -99,7 +99,8 @@ CALL_MOVES: Final[dict[CallStatus | None, frozenset[CallStatus]]] = {
     CallStatus.ABANDONED: frozenset(),
     CallStatus.SKIPPED: frozenset(),
 }
-"""Ledger status → what may follow. A settled row never changes: a new try is a new generation, a new row."""
+"""Ledger status → statuses that may follow. A settled row never changes: a new attempt is a new generation, a new row.
+"""
 
 DECIDED: Final = {
     "happened": CallStatus.SUCCEEDED,
@@ -108,16 +109,17 @@ DECIDED: Final = {
     "fail": CallStatus.FAILED,
     "relaunch": CallStatus.ABANDONED,
 }
-"""What a person's word makes of an uncertain call."""
+"""The status that a person's decision gives to an uncertain call."""
 
 KEY_LIFETIME_USED_PERCENT: Final = 80
-"""A key is trusted for this part of the receiver's memory; the rest is margin for clocks and slow requests."""
+"""A key is trusted for this percentage of the time that the receiver remembers it; the rest is margin for clocks and
+slow requests."""
 
 START_WITHIN_US: Final = 20 * SECOND
 """How long after its intent a call may start: well inside the lease that covers it."""
 
 QUIET_MARGIN_US: Final = 5 * SECOND
-"""What is added to the longest call, for a request that the network held back."""
+"""Added to the longest call, for a request that the network delayed."""
 
 NAMES_ELSEWHERE: Final = {"external": Effect.UNSAFE, "local": Effect.VERIFIABLE, "memory": Effect.IDEMPOTENT}
 
@@ -128,12 +130,13 @@ def quiet_at(
     receiver_delay_us: int = 0,
     margin_us: int = QUIET_MARGIN_US,
 ) -> int:
-    """From here on nobody who held the job before can still be sending: only now "it did not happen" can be known."""
+    """The time from which no earlier holder of the job can still be sending: only then can "it did not happen" be
+    known."""
     return (start_by or 0) + (longest_call_us or 0) + receiver_delay_us + margin_us
 
 
 class CutOff(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything recovery knows about a call whose intent is durable."""
+    """Everything recovery knows about an interrupted call whose intent is durable."""
 
     effect: Effect
     status: CallStatus
@@ -148,12 +151,12 @@ class CutOff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recover(call: CutOff) -> Recovery:
-    """What may be done now.
+    """What recovery may do with the call now.
 
-    WAIT means: not yet, the one who held the job before might still send. NEW_GENERATION means: this row is closed
-    and has no result to use; a new try is a new row under a new key. RELAUNCH closes it first. What is `uncertain`
-    stays so, whatever its class and however much time passes, until a probe gives an answer; only HAPPENED and
-    NOT_HAPPENED are one. A call that did not happen in any of its attempts is a person's to judge.
+    WAIT means: not yet, an earlier holder of the job might still send. NEW_GENERATION means: this row is closed and has
+    no result to use; a new attempt is a new row under a new key. RELAUNCH closes it first. An `uncertain` call stays
+    uncertain, whatever its class and however much time passes, until a probe answers HAPPENED or NOT_HAPPENED. If a
+    call did not happen in any of its attempts, a person decides.
     """
     if call.status is CallStatus.ABANDONED:
         return Recovery.NEW_GENERATION
@@ -173,9 +176,9 @@ def recover(call: CutOff) -> Recovery:
 
 
 def _key_is_remembered(call: CutOff) -> bool:
-    """The birth of a key is known to within the time that the claim of its worker took, so a takeover may find it a
-    little in the future; the part of the lifetime that is not used covers that. A key from further on says that a clock
-    was set back: its age is then not known."""
+    """Whether the receiver still remembers the key. The birth of a key is known to within the time that its worker's
+    claim took, so after a takeover it may be slightly in the future; the unused part of the lifetime covers that. A key
+    from further in the future means that a clock was set back: its age is then unknown."""
     if call.key_lifetime_us is None:
         return True
     used_us = call.key_lifetime_us * KEY_LIFETIME_USED_PERCENT // 100
@@ -183,7 +186,7 @@ def _key_is_remembered(call: CutOff) -> bool:
 
 
 def _by_output(call: CutOff) -> Recovery:
-    """A black box that its author lets start again: its output, if it is there and valid, is used instead."""
+    """Recovery of a call that its author lets start again: a valid output that exists is used instead."""
     if call.has_probe and call.answer is None:
         return Recovery.PROBE
     return Recovery.ADOPT if call.answer is ProbeAnswer.HAPPENED else Recovery.RELAUNCH
@@ -206,7 +209,8 @@ def _by_probe(call: CutOff) -> Recovery:
 
 
 def parse_effect(text: str | None) -> Effect:
-    """The declared class; nothing declared is `unsafe`, because silence must never repeat a side effect."""
+    """The declared class; without a declaration `unsafe`, because a missing declaration must never repeat a side
+    effect."""
     if text is None:
         return Effect.UNSAFE
     try:

@@ -2,8 +2,8 @@
 
 The engine writes a report as `{"why": …, "tasks": [{"task": …, "stack": ["file:line in function", …]}]}`, each stack
 from the outermost frame to the innermost. The innermost frames often belong to asyncio or to a library; the line to
-look at is the last one of the author's code. Which file is a library's is told by its path, because the reader of a
-report may run on another machine than the worker that wrote it.
+look at is the last one of the author's code. A file's path decides whether it belongs to a library, because the reader
+of a report may run on another machine than the worker that wrote it.
 """
 
 from __future__ import annotations

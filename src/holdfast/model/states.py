@@ -1,7 +1,7 @@
-"""What a job can be, what moves it, and what wakes it: as data.
+"""State machine of a job: its statuses, the events that change them, and the mail that wakes it, as tables.
 
-The journal is the truth and `fold` reads it; these tables say which words may follow which. A worker asks them before
-it writes, `verify` asks them afterwards, and the documentation draws its picture from them.
+The journal is the truth and `fold` reads it; these tables say which event may follow which. A worker checks them before
+it writes, `verify` checks them afterwards, and the documentation draws its picture from them.
 
                     ┌──────────────── job_requeued · job_released ───────────────┐
                     ▼                                                            │
@@ -31,7 +31,8 @@ class Status(StrEnum):
 class WaitReason(StrEnum):
     """Why a waiting job waits. The reason decides what may wake it.
 
-    SUSPECT is in no journal: the job is ready, and only a worker that can isolate it claims it (`model.suspicion`).
+    SUSPECT is in no journal: the job is ready, and only a worker that can isolate it claims it
+    (`model.crash_suspects`).
     """
 
     TIMER = "timer"
@@ -49,7 +50,7 @@ class WaitReason(StrEnum):
 
 
 class MailKind(StrEnum):
-    """What anybody but the holder may say to a job."""
+    """Kinds of mail: what senders other than the holder may send to a job."""
 
     SIGNAL = "signal"
     CANCEL = "cancel"
@@ -61,7 +62,7 @@ class MailKind(StrEnum):
 
 
 class Slot(StrEnum):
-    """A session job either owns the session's turn or stands behind the one that does."""
+    """A session job either owns the session's turn or waits behind the one that does."""
 
     LIVE = "live"
     BEHIND = "behind"
@@ -80,7 +81,7 @@ FOR_A_PERSON: Final = HELD | {
     WaitReason.BUDGET,
     WaitReason.SUSPECT,
 }
-"""Reasons that a person is asked to end, by a decision, an answer or a larger budget."""
+"""Reasons that a person is asked to end: by a decision, an answer or a larger budget."""
 
 _UNHOLDING: Final = frozenset({MailKind.RESUME, MailKind.CANCEL})
 
@@ -126,10 +127,10 @@ MOVES: Final[dict[str, dict[Status | None, Status]]] = {
         Status.PENDING: Status.CANCELLED,
     },
 }
-"""Event type → {status before: status after}. Any other event moves nothing and needs a job that is not over.
+"""Event type → {status before: status after}. Any other event leaves the status and requires a job that has not ended.
 
-A job that joined a turn before anybody claimed it has only `job_created` in its journal, and completes with that turn:
-hence from pending to completed.
+A job that joined a turn before any worker claimed it has only `job_created` in its journal, and completes with that
+turn: hence from pending to completed.
 """
 
 DRIVEN: Final = frozenset(
@@ -157,11 +158,10 @@ DRIVEN: Final = frozenset(
         "progress_reported",
     }
 )
-"""What only somebody who drives the job can say: these move nothing and need a job that is running.
+"""Events that only the holder of the job writes: they leave the status and require a running job.
 
-So no intent and no result of the job's own code is ever behind the event that gave the job back. What mail or a short
-hold may bring about (a cancel, a reconciled call, a signal, a due timer, a point in somebody's own loop) is not among
-them.
+So no intent and no result of the job's own code ever follows the event that gave the job back. Events that mail or a
+short hold may cause (a cancel, a reconciled call, a signal, a due timer, a checkpoint of the kit) are not among them.
 """
 
 
@@ -178,7 +178,7 @@ def move(status: Status | None, event_type: str) -> Status | None:
 def wakes(reason: WaitReason | None, kind: MailKind) -> bool:
     """Whether mail of this kind makes a job that waits for `reason` claimable again.
 
-    A joined job stands behind another turn of its session: only the end of that turn frees it.
+    A joined job waits behind another turn of its session: only the end of that turn frees it.
     """
     if reason is WaitReason.JOINED:
         return False
@@ -196,10 +196,10 @@ _SPELLINGS: Final = {
 
 
 def parse_status(text: str) -> Status:
-    """The status behind any spelling that other systems use (`CANCELLED`, `in-progress`)."""
-    word = text.strip().lower()
+    """The status for any spelling that other systems use (`CANCELLED`, `in-progress`)."""
+    spelling = text.strip().lower()
     try:
-        return Status(_SPELLINGS.get(word, word))
+        return Status(_SPELLINGS.get(spelling, spelling))
     except ValueError:
         msg = f"{text!r} is not a status"
         raise InvalidPayload(msg, hint=f"Use one of {', '.join(Status)}.") from None

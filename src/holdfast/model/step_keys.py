@@ -1,4 +1,4 @@
-"""Step keys: which call this is, the same on every run of the same code.
+"""Step keys: identify a call, the same on every run of the same code.
 
 A key says where in the program the call stands, never when it was made:
 
@@ -23,19 +23,20 @@ from holdfast.model import canonical
 from holdfast.model.limits import NAME_LENGTH_MAX
 
 NO_ARGS: Final = canonical.hex_digest(canonical.encode([]))
-"""The digest of what is no call at all, only noted: the time. Arguments of a call have names."""
+"""The digest of a recorded value that is no call, such as the time. Arguments of a call have names."""
 
 _LOCAL: Final = "<locals>."
 _ESCAPES: Final = str.maketrans({"%": "%25", "/": "%2F", "#": "%23"})
 _PATH_MAX: Final = NAME_LENGTH_MAX - 80
-"""Longer scopes are shortened to a digest, so that every key is a name the store takes."""
+"""A longer scope is shortened to a digest, so that every key is a valid name in the store."""
 
 
 class StepScope:
-    """A place in the program that counts its own calls and the scopes inside it.
+    """A scope of the program, with a counter for its calls and for the scopes inside it.
 
-    `place_hash` tells places apart without the names of functions: by arguments, and by a number among those. A set of
-    tasks is ordered by it, so that a function which is renamed does not change the order."""
+    `place_hash` distinguishes scopes without the names of functions: by arguments, and by a number among equal ones. A
+    set of tasks is ordered by it, so that renaming a function does not change the order.
+    """
 
     __slots__ = ("_calls", "_places", "_scopes", "path", "place_hash")
 
@@ -64,7 +65,7 @@ class StepScope:
 
 
 def call_name(step_key: str) -> str:
-    """The name of the call that a step key stands for."""
+    """The name of the call that a step key identifies."""
     return step_key.rpartition("/")[2].rpartition("#")[0]
 
 
@@ -80,7 +81,7 @@ def within(path: str, step_key: str) -> bool:
 
 @functools.lru_cache(1024)
 def plain(name: str) -> str:
-    """A name as part of a key: without the functions around it, without what separates parts, never too long."""
+    """A name as part of a key: without enclosing functions and separators, and never too long."""
     name = name.rpartition(_LOCAL)[2].translate(_ESCAPES)
     if len(name) <= 60:
         return name

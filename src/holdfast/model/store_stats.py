@@ -1,4 +1,4 @@
-"""How a store is: what people who look after it want to see at a glance."""
+"""Store statistics: the figures that an operator needs at a glance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from holdfast.model.states import Status, WaitReason
 
 
 class QueueStats(msgspec.Struct, frozen=True):
-    """Jobs of one queue that stand alike. `takeovers` is the most that any of them has behind it."""
+    """Number of jobs of one queue with the same status and wait reason. `takeovers` is the highest count among them."""
 
     queue: str
     status: Status
@@ -18,10 +18,9 @@ class QueueStats(msgspec.Struct, frozen=True):
 
 
 class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
-    """`lines` are the jobs that are not over. `oldest_ready_us` is how long the oldest job could have run already;
-    `expired` are running jobs whose lease is over, `uncertain` calls of which nobody knows whether they happened,
-    `suspects` jobs that run alone and that no worker has taken for a while. `now` is the store's time, `bytes` its
-    size."""
+    """Statistics of a store. `lines` are the jobs that have not ended. `oldest_ready_us` is how long the oldest ready
+    job has been waiting; `expired` are running jobs whose lease has ended, `uncertain` calls whose outcome is unknown,
+    `suspects` isolated jobs that no worker has claimed for a while. `now` is the store's time, `bytes` its size."""
 
     now: int
     lines: tuple[QueueStats, ...] = ()

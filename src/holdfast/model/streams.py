@@ -1,16 +1,16 @@
-"""What running code says while it runs, for people who watch: chunks, and where each of them lies.
+"""Streams: output of running code for people who watch, in chunks, and the address of each chunk.
 
-A chunk has an address: the job, the name of its stream, the attempt of the call that said it, and its offset among what
-that attempt said on that stream. A stream is not part of the journal and not a fact. It may lose its tail in a crash,
-and nothing is ever decided by it; what counts is what the call returns.
+A chunk has an address: the job, the name of its stream, the attempt of the call that emitted it, and its offset in the
+output of that attempt on that stream. A stream is not part of the journal. It may lose its tail in a crash, and nothing
+is ever decided by it; what counts is what the call returns.
 
-A call that is made again says everything again. The second attempt is announced, and a reader throws away what it has
-of the first one: `AttemptSuperseded`.
+A call that is made again emits everything again. The second attempt is announced, and a reader drops the output of the
+first one: `AttemptSuperseded`.
 
-Everything that one holder of a job says is numbered from 1 in the order it was said, whatever the stream. Fence and
-number together are the *cursor*: holders follow each other with growing fences, so cursors only ever grow, and a reader
-that keeps the last one goes on from there without gaps and without repeats. What is stored is a *passage*: consecutive
-chunks of one holder, written together.
+Everything that one holder of a job emits is numbered from 1 in order, whatever the stream. Fence and number together
+are the *cursor*: successive holders have growing fences, so cursors only ever grow, and a reader that keeps the last
+one continues there without gaps and without repeats. What is stored is a *passage*: consecutive chunks of one holder,
+written together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEFAULT_STREAM: Final = "out"
 
 
 class Cursor(msgspec.Struct, frozen=True, order=True):
-    """A place in what a job says: everything up to and including it has been seen."""
+    """A position in the output of a job: everything up to and including it has been read."""
 
     fence: int = 0
     number: int = 0
@@ -43,7 +43,7 @@ _CURSOR: Final = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")
 
 
 def parse_cursor(text: str | None) -> Cursor:
-    """The cursor as it was given out; None is the beginning."""
+    """Parse a cursor; None is the beginning."""
     if text is None:
         return START
     match = _CURSOR.fullmatch(text)
@@ -56,7 +56,7 @@ def parse_cursor(text: str | None) -> Cursor:
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Something that was said. `missing`: so many chunks before it were let go, because nobody could store them."""
+    """One piece of output. `missing`: how many chunks before it were dropped because they could not be stored."""
 
     stream: str
     step_key: str
@@ -68,7 +68,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 class AttemptSuperseded(msgspec.Struct, frozen=True):
-    """The call is made again, as this attempt: forget what earlier attempts of this step said, on every stream."""
+    """The call is made again, as this attempt: drop the output of earlier attempts of this step, on every stream."""
 
     step_key: str
     attempt: int
@@ -76,7 +76,7 @@ class AttemptSuperseded(msgspec.Struct, frozen=True):
 
 
 class StreamLine(msgspec.Struct, frozen=True):
-    """Chunks of one attempt on one stream, one after the other. Without a stream: the attempt is announced, and
+    """Consecutive chunks of one attempt on one stream. Without a stream: the announcement of an attempt, which
     supersedes those before it."""
 
     stream: str
@@ -87,12 +87,12 @@ class StreamLine(msgspec.Struct, frozen=True):
 
     @property
     def numbers(self) -> int:
-        """How many numbers the line takes: an announcement has one, too."""
+        """How many numbers the line takes: an announcement takes one, too."""
         return len(self.said) if self.stream else 1
 
 
 class Passage(msgspec.Struct, frozen=True):
-    """Consecutive chunks of one holder. `last` is the number of the last one; `voices` are the steps that speak in it,
+    """Consecutive chunks of one holder. `last` is the number of the last one; `voices` are the steps with output in it,
     and their attempts."""
 
     fence: int
@@ -104,7 +104,7 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 def passage_of(fence: int, last: int, lines: list[StreamLine]) -> Passage:
-    """The lines as they are stored."""
+    """The passage of these lines, as it is stored."""
     voices = dict.fromkeys((line.step_key, line.attempt) for line in lines)
     body = canonical.encode(
         [[line.stream, line.step_key, line.attempt, line.offset, line.said] for line in lines],
@@ -114,11 +114,11 @@ def passage_of(fence: int, last: int, lines: list[StreamLine]) -> Passage:
 
 
 def select_chunks(passage: Passage, after: Cursor) -> Iterator[Chunk | AttemptSuperseded]:
-    """What the passage says that lies behind the cursor."""
+    """The chunks of the passage after the cursor."""
     number = passage.last - passage.chunks
     missing = number - after.number if passage.fence == after.fence else number
     for line in (StreamLine(*row) for row in canonical.decode_stored(passage.body)):
-        for nth, said in enumerate(line.said if line.stream else [None]):
+        for nth, output in enumerate(line.said if line.stream else [None]):
             number += 1
             cursor = Cursor(passage.fence, number)
             if cursor <= after:
@@ -126,13 +126,13 @@ def select_chunks(passage: Passage, after: Cursor) -> Iterator[Chunk | AttemptSu
             if line.stream:
                 gap, missing = max(missing, 0), 0
                 place = line.offset + nth
-                yield Chunk(line.stream, line.step_key, line.attempt, place, said, str(cursor), gap)
+                yield Chunk(line.stream, line.step_key, line.attempt, place, output, str(cursor), gap)
             else:
                 yield AttemptSuperseded(line.step_key, line.attempt, str(cursor))
 
 
 def check_passage(passage: Passage) -> Passage:
-    """The passage, or an error that says what is wrong with it."""
+    """Return the passage, or raise an error that says what is wrong with it."""
     if not 1 <= passage.chunks <= passage.last:
         msg = f"a passage cannot have {passage.chunks} chunks up to number {passage.last}"
         raise InvalidPayload(msg, hint="Number what a holder says from 1.")

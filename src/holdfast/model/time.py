@@ -1,8 +1,8 @@
 """Time as integers: microseconds since 1970 for instants, microseconds for durations.
 
-Floats cannot do this: a double has 53 bits, and from the year 2242 on it loses single microseconds, after
-which two events may claim one instant. Integers also mean the same in SQLite, Postgres, JSON and a hash.
-Nothing here reads a clock; the current instant always arrives as an argument.
+Floats are not exact enough: a double has 53 bits, and from the year 2242 on it loses single microseconds, after which
+two events may share one instant. Integers also mean the same in SQLite, Postgres, JSON and a hash. Nothing here reads a
+clock; the current instant always arrives as an argument.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _duration(value: Duration) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value * SECOND
     if isinstance(value, float):
-        # As it is printed: 0.1 means a tenth, not the nearest double. What sums of floats leave is rounded
+        # As it is printed: 0.1 means a tenth, not the nearest double. The rounding error of float sums is rounded
         # off.
         return int((Decimal(repr(value)) * SECOND).to_integral_value())
     if isinstance(value, str):

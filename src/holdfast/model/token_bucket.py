@@ -1,7 +1,8 @@
-"""Rates: how much of something one may have in a second, and how much at once.
+"""Token bucket: a rate limit per second with a burst.
 
-A bucket fills by `per_s` up to `burst`. Whoever finds at least one whole unit in it may take, and may take more than
-is there: what is owed has to flow in before the next one. So a size that is known only afterwards can be charged.
+A bucket fills by `per_s` up to `burst`. A caller that finds at least one whole unit in it may take more than is there;
+the level becomes negative and must refill before the next caller may take. So a cost that is known only afterwards can
+be charged.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class TokenBucket(msgspec.Struct, frozen=True):
-    """What was in it, in millionths, at this tick."""
+    """The level of a bucket, in millionths of a unit, at this tick."""
 
     level: int
     at: int
@@ -30,7 +31,8 @@ _UNIT: Final = SECOND
 
 
 def take(bucket: TokenBucket | None, rate: Rate, now: int, cost: int = 1) -> tuple[TokenBucket, int]:
-    """The bucket afterwards, and how long to wait; 0 if the cost was taken. One that nobody has used yet is full."""
+    """Take the cost: returns the bucket afterwards, and how long to wait; 0 if the cost was taken. An unused bucket is
+    full."""
     full = rate.burst * _UNIT
     level = full if bucket is None else min(full, bucket.level + max(0, now - bucket.at) * rate.per_s)
     if level < _UNIT:
@@ -39,7 +41,7 @@ def take(bucket: TokenBucket | None, rate: Rate, now: int, cost: int = 1) -> tup
 
 
 def check_rate(rate: Rate) -> Rate:
-    """The rate, or an error that says what to change."""
+    """Return the rate, or raise an error that says what to change."""
     if rate.per_s < 1 or rate.burst < 1:
         msg = f"a rate of {rate.per_s} in a second and {rate.burst} at once allows no request"
         raise InvalidSetting(msg, hint="Give at least 1, or leave the limit as it is.")

@@ -1,15 +1,15 @@
-"""Work that is routed by capability: a job for whoever can do it, here or elsewhere.
+"""Work items: jobs that are routed by capability, to workers and external agents.
 
-A work item is a job. What it asks for is in its kind and its queue, so that a claim finds it like any other:
+A work item is a job. Its kind and its queue encode what it requires, so that a claim finds it like any other job:
 
-    kind    work:summarize               anybody who can summarize
+    kind    work:summarize               any agent that can summarize
             work:summarize@claude        only agents of this type
-            work:summarize~claude        agents of this type first; after a while anybody
+            work:summarize~claude        agents of this type first; after a while any agent
     queue   work                         no boundary
             work:acme                    only agents that may work inside this boundary
 
-So the one query that workers claim by routes work as well, and a worker that has code for a capability takes it like
-any other kind of job.
+So the one query that workers claim by routes work items as well, and a worker that has code for a capability claims it
+like any other kind of job.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from holdfast.model.time import SECOND, from_iso
 QUEUE: Final = "work"
 KIND: Final = "work:"
 HOLDER: Final = "agent:"
-"""What the name of an agent that lives elsewhere begins with, where journals and leases name their holder."""
+"""Prefix of the holder name of an external agent, in journals and leases."""
 
 HOSTED: Final = "hosted"
-"""The type of agents that our own workers drive."""
+"""The type of agents that our own workers run."""
 
 PREFERENCE_US: Final = 5 * SECOND
-"""How long work is kept for the type of agent that it prefers."""
+"""How long a work item is reserved for the type of agent that it prefers."""
 
 DESCRIPTION_MAX: Final = 100_000
 NAME_MAX: Final = 90
-"""Characters of a capability, a type, a boundary: two of them still make a kind."""
+"""Characters of a capability, a type, a boundary: two of them still make a valid kind."""
 
 LEASE_US: Final = 60 * SECOND
 LEASE_LEAST_US: Final = 1 * SECOND
@@ -50,8 +50,7 @@ LEASE_MOST_US: Final = 3600 * SECOND
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Work as somebody asks for it, and as the journal keeps it, the job's input. After its `deadline` nobody begins
-    it."""
+    """A work item as a client requests it, and the input of its job. After its `deadline` no agent starts it."""
 
     description: str
     capability: str
@@ -66,7 +65,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
 
 class WorkWhich(msgspec.Struct, frozen=True, kw_only=True):
-    """Of all work items, these; None matches all. `dead`: dead letters only, or none of them."""
+    """Filter for work items; None matches all. `dead`: dead letters only, or none of them."""
 
     namespace: str = DEFAULT_NAMESPACE
     status: Status | None = None
@@ -86,59 +85,63 @@ class WorkStatus(StrEnum):
     DEAD_LETTER = "dead-letter"
 
 
-# ── asking for it ─────────────────────────────────────────────────────────────────────────────────
+# ── requesting work ───────────────────────────────────────────────────────────────────────────────
 
 
-def draft_of(asked: Work, *, namespace: str, job_id: str | None = None) -> JobDraft:
-    """The job that this work is. A `taskId` makes it one job, however often it is asked for.
+def draft_of(request: Work, *, namespace: str, job_id: str | None = None) -> JobDraft:
+    """The job of this work item. A `taskId` makes it one job, however often it is requested.
 
     Raises:
-        InvalidPayload, InvalidName: What cannot be asked for, and why.
+        InvalidPayload, InvalidName: The request is invalid; the message says why.
     """
-    if not 1 <= len(asked.description) <= DESCRIPTION_MAX:
-        msg = f"a description of {len(asked.description):,} characters; allowed are 1 to {DESCRIPTION_MAX:,}"
+    if not 1 <= len(request.description) <= DESCRIPTION_MAX:
+        msg = (
+            f"a description of {len(request.description):,} characters; allowed are 1 to {DESCRIPTION_MAX:,}"
+        )
         raise InvalidPayload(msg, hint="Describe the work in a few words; put large data into contextData.")
-    check_word(asked.capability, "capability")
-    for what, word in (
-        ("boundary", asked.boundary),
-        ("preferredAgentType", asked.preferred_agent_type),
-        ("requiredAgentType", asked.required_agent_type),
+    check_word(request.capability, "capability")
+    for label, name in (
+        ("boundary", request.boundary),
+        ("preferredAgentType", request.preferred_agent_type),
+        ("requiredAgentType", request.required_agent_type),
     ):
-        if word:
-            check_word(word, what)
-    check_name(asked.project_id, "projectId")
-    if asked.preferred_agent_type and asked.required_agent_type:
+        if name:
+            check_word(name, label)
+    check_name(request.project_id, "projectId")
+    if request.preferred_agent_type and request.required_agent_type:
         raise InvalidPayload("a type is either preferred or required", hint="Leave one of the two out.")
-    if asked.task_id is not None:
-        check_name(asked.task_id, "taskId")
+    if request.task_id is not None:
+        check_name(request.task_id, "taskId")
     item = WorkItemRow(
-        project=asked.project_id,
-        capability=asked.capability,
-        boundary=asked.boundary,
-        preferred_type=asked.preferred_agent_type,
-        deadline_at=None if asked.deadline is None else from_iso(asked.deadline),
+        project=request.project_id,
+        capability=request.capability,
+        boundary=request.boundary,
+        preferred_type=request.preferred_agent_type,
+        deadline_at=None if request.deadline is None else from_iso(request.deadline),
     )
     return JobDraft(
-        kind=kind_of(asked.capability, asked.required_agent_type, asked.preferred_agent_type),
-        input=msgspec.to_builtins(asked),
+        kind=kind_of(request.capability, request.required_agent_type, request.preferred_agent_type),
+        input=msgspec.to_builtins(request),
         namespace=namespace,
-        queue=queue_of(asked.boundary),
-        priority=asked.priority,
-        # A digest, so that no key of a job, and no other long name, is ever the same.
-        request_key=None if asked.task_id is None else f"work:{canonical.hex_digest(asked.task_id.encode())}",
+        queue=queue_of(request.boundary),
+        priority=request.priority,
+        # A digest, so that it never equals the request key of another job, and a long id fits.
+        request_key=None
+        if request.task_id is None
+        else f"work:{canonical.hex_digest(request.task_id.encode())}",
         job_id=job_id,
         work=item,
     )
 
 
-def check_word(word: str, what: str) -> str:
-    """A name that can be part of a kind."""
-    check_name(word, what)
-    if len(word) > NAME_MAX:
-        raise InvalidPayload(f"{what} has {len(word):,} characters; allowed are {NAME_MAX}")
-    if "@" in word or "~" in word:
-        raise InvalidPayload(f"{what} {word!r} has an @ or a ~ in it", hint="Use another name.")
-    return word
+def check_word(name: str, label: str) -> str:
+    """Check a name that becomes part of a kind."""
+    check_name(name, label)
+    if len(name) > NAME_MAX:
+        raise InvalidPayload(f"{label} has {len(name):,} characters; allowed are {NAME_MAX}")
+    if "@" in name or "~" in name:
+        raise InvalidPayload(f"{label} {name!r} has an @ or a ~ in it", hint="Use another name.")
+    return name
 
 
 def kind_of(capability: str, required: str = "", preferred: str = "") -> str:
@@ -148,7 +151,7 @@ def kind_of(capability: str, required: str = "", preferred: str = "") -> str:
 
 
 def plain_kind(kind: str) -> str:
-    """The kind without the type it is for: that is what code goes by."""
+    """The kind without the type of agent: job functions are registered under it."""
     if not kind.startswith(KIND):
         return kind
     return kind.partition("@")[0].partition("~")[0]
@@ -158,11 +161,11 @@ def queue_of(boundary: str) -> str:
     return f"{QUEUE}:{boundary}" if boundary else QUEUE
 
 
-# ── taking it ─────────────────────────────────────────────────────────────────────────────────────
+# ── claiming work ─────────────────────────────────────────────────────────────────────────────────
 
 
 def kinds_for(capabilities: Iterable[str], agent_type: str) -> tuple[str, ...]:
-    """What an agent of this type with these capabilities may claim at any time."""
+    """The kinds that an agent of this type with these capabilities may claim at any time."""
     return tuple(
         kind
         for capability in capabilities
@@ -183,11 +186,11 @@ def holder_of(guid: str) -> str:
 
 
 def agent_in(holder: str) -> str | None:
-    """The agent that lives elsewhere and goes by this name; None for a worker of ours."""
+    """The guid of the external agent with this holder name; None for one of our workers."""
     return holder.removeprefix(HOLDER) if holder.startswith(HOLDER) else None
 
 
-# ── how it is going ───────────────────────────────────────────────────────────────────────────────
+# ── status ────────────────────────────────────────────────────────────────────────────────────────
 
 _ENDED: Final[Mapping[Status, WorkStatus]] = {
     Status.COMPLETED: WorkStatus.COMPLETED,
@@ -197,7 +200,7 @@ _ENDED: Final[Mapping[Status, WorkStatus]] = {
 
 
 def status_of(status: Status, reason: WaitReason | None, *, progressed: bool, external: bool) -> WorkStatus:
-    """The word for it. A worker of ours that waits for something is still at it."""
+    """The status of a work item. One that a worker runs is in progress also while it waits."""
     if status in _ENDED:
         return _ENDED[status]
     if status is Status.PENDING:

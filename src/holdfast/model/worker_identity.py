@@ -1,14 +1,14 @@
-"""Who a worker is, as its name says: enough to prove on the same host that it is dead.
+"""Worker identity: a worker's name identifies its process, which is enough to prove on the same host that it is dead.
 
     mail-crew@6f1c…-boot/4026531836/4711/88123
     label    boot id         pid namespace / pid / start time
 
-A pid says nothing by itself: pids are used again, a container counts its own, and a reboot starts over. Together with
-the boot, the namespace and the instant the process began (in the kernel's ticks since boot) it names one process for
-ever. If that process is not there, on this boot and in this namespace, it is dead, and its leases may end at once.
+A pid alone proves nothing: pids are reused, a container has its own, and a reboot starts over. Together with the boot,
+the namespace and the start time (in the kernel's ticks since boot) it identifies one process for ever. If that process
+does not exist, on this boot and in this namespace, it is dead, and its leases may end at once.
 
 The rule only ever proves death. A name of another host, another boot, another namespace, or another form proves
-nothing, and such a worker's jobs wait for their leases to run out.
+nothing, and such a worker's jobs wait until their leases expire.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME: Final = re.compile(
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """One process of one boot. `began` is when it started, in ticks of the kernel since boot."""
+    """One process of one boot. `began` is its start time, in ticks of the kernel since boot."""
 
     boot: str
     space: int
@@ -37,21 +37,21 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Sight(StrEnum):
-    """What looking for a pid gives, when it does not give a start time."""
+    """The result of looking up a pid, if it is not a start time."""
 
     GONE = "gone"
     UNKNOWN = "unknown"
 
 
 def worker_name(label: str, identity: Identity) -> str:
-    """The name under which this process holds jobs."""
+    """The worker name under which this process holds jobs."""
     return check_name(
         f"{label}@{identity.boot}/{identity.space}/{identity.pid}/{identity.began}", "worker name"
     )
 
 
 def identity_in(name: str) -> Identity | None:
-    """Who the name says it is; None for a name that somebody chose freely."""
+    """The identity in a worker name; None for a name of another form."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -59,18 +59,18 @@ def identity_in(name: str) -> Identity | None:
 
 
 def short(name: str) -> str:
-    """The name as people read it: the label and the pid. The rest is for proofs."""
+    """The name for display: the label and the pid. The rest is for proofs."""
     found = _NAME.fullmatch(name)
     return name if found is None else f"{found['label']}:{found['pid']}"
 
 
-def is_neighbour(who: Identity, here: Identity) -> bool:
-    """Whether this process can see that one: the same boot of the same host, the same pids."""
-    return (who.boot, who.space) == (here.boot, here.space)
+def is_neighbour(worker: Identity, here: Identity) -> bool:
+    """Whether this process can see the other: the same boot of the same host, the same pid namespace."""
+    return (worker.boot, worker.space) == (here.boot, here.space)
 
 
-def is_dead(who: Identity, here: Identity, seen: int | Sight) -> bool:
-    """Whether that process is proven dead, given what looking for its pid gave: a start time, or why there is none."""
-    if not is_neighbour(who, here):
+def is_dead(worker: Identity, here: Identity, seen: int | Sight) -> bool:
+    """Whether the process is proven dead by the lookup of its pid: a start time, or why there is none."""
+    if not is_neighbour(worker, here):
         return False
-    return seen is Sight.GONE or (not isinstance(seen, Sight) and seen != who.began)
+    return seen is Sight.GONE or (not isinstance(seen, Sight) and seen != worker.began)

@@ -1,11 +1,11 @@
 """Worker leases: one row per worker process, and when another process may declare it expired.
 
-A worker proves that it lives by changing a number in its row, its *beat*. No clock is written down and none is compared
+A worker proves that it lives by changing a number in its row, its *beat*. No clock is stored and none is compared
 between hosts: an observer remembers when *it* first saw the present beat, on its own monotonic clock, and declares the
-lease expired once that beat has stood there for the whole lease time. The worker counts from before it wrote the beat,
+lease expired once that beat has not changed for the whole lease time. The worker counts from before it wrote the beat,
 the observer from after it read it, so the worker always stops first.
 
-An observer that was itself away (frozen, suspended, without its store) has seen nothing meanwhile, and starts again:
+An observer that was itself away (frozen, suspended, without its store) has seen no beats meanwhile, and starts again:
 otherwise the first process that returns after an outage would expire all the others.
 
 Expiry is a compare-and-set on the beat. A worker that beats at the last moment keeps its lease.
@@ -21,8 +21,8 @@ from holdfast.model.lease import LEASE_TTL_US
 
 
 class WorkerLease(msgspec.Struct, frozen=True):
-    """The row of one worker. `incarnation` names one registration of it, `identity` its process (see `identity`). The
-    lease time is the worker's own, so that workers of one store may differ in it."""
+    """The lease row of one worker. `incarnation` names one registration of it, `identity` its process (see
+    `worker_identity`). The lease time is the worker's own, so that workers of one store may differ in it."""
 
     worker: str
     incarnation: str
@@ -35,7 +35,7 @@ class LeaseObserver:
     """Decides which worker leases have expired. Times are ticks of this process's monotonic clock."""
 
     def __init__(self, gap_max_us: int) -> None:
-        """`gap_max_us`: an observer that did not look for so long was away."""
+        """`gap_max_us`: an observer that did not look for longer than this was away."""
         self._gap_max_us = gap_max_us
         self._seen: dict[str, tuple[WorkerLease, int]] = {}
         self._looked_at: int | None = None
@@ -60,5 +60,5 @@ class LeaseObserver:
         return min((first_at + lease.ttl_us for lease, first_at in self._seen.values()), default=None)
 
     def forget(self, worker: str) -> None:
-        """The lease of this worker is gone."""
+        """Forget the lease of this worker: it is gone."""
         self._seen.pop(worker, None)

@@ -1,12 +1,12 @@
-"""Who drives jobs now: each worker says so every few seconds, and is shown as it last said.
+"""Worker presence: each worker sends a heartbeat every few seconds, and is listed with the state it last reported.
 
     here        it was heard within three beats
-    draining    it was, and takes nothing new
-    lost        three beats were missed; its jobs are others' as soon as their leases end
+    draining    it was, and claims nothing new
+    lost        three beats were missed; other workers claim its jobs as soon as their leases end
     (forgotten) a day of silence, a clean end, or the proof that its process is gone
 
-A presence decides nothing about jobs. Leases and fences do. A word to a worker, that it shall drain, is kept with its
-presence, and heard with its next beat: by this process alone, not by the next one of its name.
+A presence decides nothing about jobs. Leases and fences do. A request that a worker drain is stored with its presence,
+and the worker reads it with its next beat: only this process, not the next one of its name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class WorkerState(StrEnum):
 
 
 class SessionKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Code that takes the turns of sessions, and where its jobs go."""
+    """Code that runs the turns of sessions, and the queue and priority of its jobs."""
 
     name: str
     queue: str = DEFAULT_QUEUE
@@ -42,8 +42,8 @@ class SessionKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class WorkerOffer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker can do: the kinds it has code for, the queues it takes from, how many jobs at a time, and whether
-    it drains when somebody asks: an application that works in its own process does not, and neither do old workers."""
+    """What a worker offers: the kinds it has code for, the queues it claims from, its concurrency, and whether it
+    drains on request: an application that works in its own process does not, and neither do old workers."""
 
     kinds: tuple[str, ...] = ()
     sessions: tuple[SessionKind, ...] = ()
@@ -54,8 +54,8 @@ class WorkerOffer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Presence(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says of itself. `identity` names its process, and no other, ever; `worker` is what its leases and
-    journals call it."""
+    """What a worker reports about itself. `identity` names its process for ever; `worker` is its name in leases and
+    journals."""
 
     worker: str
     identity: str
@@ -66,8 +66,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenWorker(msgspec.Struct, frozen=True, kw_only=True):
-    """A presence as the store has it: since when, when it was last heard, how many jobs are in its name, and since when
-    somebody wants it to drain."""
+    """A presence as the store has it: start time, last heartbeat, jobs held, and when a drain was requested."""
 
     presence: Presence
     state: WorkerState
@@ -78,22 +77,21 @@ class SeenWorker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a beat is answered: everybody who is listed, with the identity of each, and whether this worker shall
-    drain."""
+    """Reply to a heartbeat: all listed workers with the identity of each, and whether this worker shall drain."""
 
     listed: dict[str, str]
     drain: bool = False
 
 
 def state_of(*, draining: bool, seen_at: int, now: int) -> WorkerState:
-    """What to make of a worker that was last heard then."""
+    """The state of a worker with this last heartbeat."""
     if now - seen_at >= LOST_US:
         return WorkerState.LOST
     return WorkerState.DRAINING if draining else WorkerState.HERE
 
 
 def check_drains(presence: Presence) -> None:
-    """The worker would hear it; or InvalidMove."""
+    """Raise InvalidMove unless the worker drains on request."""
     if not presence.offer.drains:
         msg = f"worker {presence.worker!r} cannot be drained by request"
         raise InvalidMove(
@@ -102,17 +100,17 @@ def check_drains(presence: Presence) -> None:
 
 
 def check_presence(presence: Presence) -> Presence:
-    """The presence, or an error that says what to change."""
+    """Return the presence, or raise an error that says what to change."""
     check_name(presence.worker, "worker name")
     check_name(presence.identity, "process identity")
     check_integer(presence.pid, "pid")
     offer = presence.offer
-    for what, names in (("queue", offer.queues), ("capability", offer.capabilities)):
+    for label, names in (("queue", offer.queues), ("capability", offer.capabilities)):
         for name in names:
-            check_name(name, what)
+            check_name(name, label)
         if len(set(names)) < len(names):
-            msg = f"a {what} is named twice"
-            raise InvalidPayload(msg, hint=f"Name each {what} once.")
+            msg = f"a {label} is named twice"
+            raise InvalidPayload(msg, hint=f"Name each {label} once.")
     if check_integer(offer.concurrency, "concurrency") < 1:
         msg = f"a concurrency of {offer.concurrency} is too small"
         raise InvalidPayload(msg, hint="Use --concurrency 1 or more.")

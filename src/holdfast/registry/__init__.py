@@ -1,1 +1,1 @@
-"""Where agents that live elsewhere are found: in the store, or in a bucket of NATS."""
+"""Registry of external agents, kept in the store or in a NATS bucket."""

@@ -1,4 +1,4 @@
-"""Where NATS is: the servers that HOLDFAST_NATS_URL names. What is secret in it is in no text that anybody sees."""
+"""NATS addresses: the servers that HOLDFAST_NATS_URL names. No printed text contains the secrets in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HINT: Final = (
 
 
 class NatsAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """One server, and who we are there: a user with a password, or a token alone. As text it is host and port."""
+    """One server and the credentials for it: a user with a password, or a token alone. As text it is host and port."""
 
     host: str
     port: int = DEFAULT_PORT
@@ -38,7 +38,7 @@ class NatsAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_local(self) -> bool:
-        """Whether nobody but this machine can reach it."""
+        """Whether the address is reachable from this machine only."""
         if self.host == "localhost":
             return True
         try:
@@ -48,8 +48,8 @@ class NatsAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NatsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`creds` is a file that says who we are. `ca` is a file with the certificates to trust; without one they are those
-    that the machine trusts."""
+    """Connection settings. `creds` is the path of a credentials file. `ca` is a file with the certificates to trust;
+    without one the system's certificates are trusted."""
 
     servers: tuple[NatsAddress, ...]
     ca: str | None = None
@@ -61,10 +61,10 @@ class NatsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def nats_settings(environment: Mapping[str, str]) -> NatsSettings | None:
-    """Where NATS is, if the environment says that there is one.
+    """The NATS settings of the environment; None if it names no server.
 
     Raises:
-        InvalidSetting: What it says is no address. The text does not repeat it: there may be a password in it.
+        InvalidSetting: A value is not an address. The message does not repeat it: it may contain a password.
     """
     url = environment.get(URL, "").strip()
     if not url:
@@ -75,7 +75,7 @@ def nats_settings(environment: Mapping[str, str]) -> NatsSettings | None:
 
 
 def parse_servers(url: str) -> tuple[NatsAddress, ...]:
-    """The servers in a list with commas."""
+    """Parse a comma-separated list of servers."""
     parts = [part.strip() for part in url.split(",") if part.strip()]
     if not 1 <= len(parts) <= SERVERS_MAX:
         raise InvalidSetting(f"{len(parts)} servers of NATS; allowed are 1 to {SERVERS_MAX}", hint=_HINT)

@@ -1,7 +1,7 @@
-"""The bucket in JetStream: keys with revisions, as one client sees them.
+"""A key-value bucket in JetStream, with revisions.
 
-It is read from the stream below it, not through the library's bucket: that forgets when a revision was written, takes a
-marker of an expiry for an entry, and cannot say whether it still is the bucket that it was.
+It is read from the stream below it, not through the library's bucket: the library drops the time at which a revision
+was written, takes an expiry marker for an entry, and cannot tell whether the bucket was replaced.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from holdfast.registry.connection import ASK_S
 
 BUCKET: Final = "agent-registry"
 WATCH_IDLE_S: Final = 10.0
-"""How long the server keeps what a watcher has left behind."""
+"""How long the server keeps the consumer of a watcher that has disconnected."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN_KEY: Final = re.compile(r"[-/_a-zA-Z0-9][-/_=a-zA-Z0-9]*(\.[-/_=a-zA-Z0-9]+)*")
 _PLAIN_TOKEN: Final = re.compile(r"[-_a-zA-Z0-9]+")
 _WRONG_LAST: Final = (10071, 10164)
-"""What a server says to a write over a revision that is not the last one."""
+"""Error codes of a conditional write whose expected revision is not the last one."""
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """What is, or was, under a key. Without data: it was removed."""
+    """A revision of a key. Without data: a removal."""
 
     key: str
     number: int
@@ -43,7 +43,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BucketState(msgspec.Struct, frozen=True, kw_only=True):
-    """How the bucket is: which one (it may be made anew), its last revision, and how many keys it has."""
+    """State of the bucket: when it was created (it may be replaced), its last revision, and its number of keys."""
 
     made: str
     last: int
@@ -51,12 +51,12 @@ class BucketState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def key_of(guid: str) -> str:
-    """The key of an agent: its guid, or what stands for one that cannot be a key."""
+    """The key of an agent: its guid, encoded if it cannot be a key."""
     return guid if _PLAIN_KEY.fullmatch(guid) else _encoded(guid)
 
 
 def token_of(name: str) -> str:
-    """A name as one part of a subject."""
+    """A name as one token of a subject."""
     return name if _PLAIN_TOKEN.fullmatch(name) else _encoded(name)
 
 
@@ -73,7 +73,7 @@ class Bucket:
         self._js = client.jetstream(timeout=ASK_S)
 
     async def ready(self) -> tuple[BucketState, bool]:
-        """The bucket is there: how it is, and whether it had to be made."""
+        """Create the bucket if there is none; returns its state, and whether it was created."""
         found = await self.state()
         if found is not None:
             return found, False
@@ -90,16 +90,16 @@ class Bucket:
         return made, True
 
     async def state(self) -> BucketState | None:
-        """How it is; None: there is none."""
+        """The state of the bucket; None if there is none."""
         answer = await self._client.request(f"$JS.API.STREAM.INFO.{self._stream}", b"", timeout=ASK_S)
-        told: dict[str, Any] = json.loads(answer.data)
-        if "error" in told:
+        info: dict[str, Any] = json.loads(answer.data)
+        if "error" in info:
             try:
-                APIError.from_error(told["error"])
+                APIError.from_error(info["error"])
             except NotFoundError:
                 return None
-        state = told["state"]
-        return BucketState(made=told["created"], last=state["last_seq"], keys=state.get("num_subjects", 0))
+        state = info["state"]
+        return BucketState(made=info["created"], last=state["last_seq"], keys=state.get("num_subjects", 0))
 
     async def get(self, key: str) -> Revision | None:
         """The last revision, as the stream's leader has it."""
@@ -115,20 +115,21 @@ class Bucket:
         )
 
     async def put(self, key: str, data: bytes, over: int) -> int | None:
-        """The number of the new revision; None, and nothing is written: another one is the last."""
+        """Write conditionally on revision `over`; returns the number of the new revision, or None if another one is the
+        last."""
         return await self._publish(key, data, over, {})
 
     async def remove(self, key: str, over: int) -> int | None:
-        """The same, with a marker that says: removed."""
+        """Write a removal marker conditionally on revision `over`; returns as `put` does."""
         return await self._publish(key, b"", over, {KV_OP: KV_DEL})
 
     async def watch(self) -> BucketWatch:
-        """Every key as it is now, then each change."""
+        """Watch the bucket: first every key as it is now, then each change."""
         bucket = await self._js.key_value(self._name)
         return BucketWatch(await bucket.watchall(inactive_threshold=WATCH_IDLE_S))
 
     async def sweep(self, marker: Revision) -> None:
-        """The marker is gone; a revision that came after it stays."""
+        """Purge a removal marker; a later revision of the key stays."""
         await self._js.purge_stream(self._stream, seq=marker.number + 1, subject=self._subject + marker.key)
 
     async def _publish(self, key: str, data: bytes, over: int, headers: dict[str, str]) -> int | None:
@@ -143,16 +144,16 @@ class Bucket:
 
 
 class BucketWatch:
-    """What comes from the bucket, in order."""
+    """Changes of a bucket, in order."""
 
     def __init__(self, watcher: Any) -> None:
         self._watcher = watcher
 
     async def next(self, wait_s: float) -> Revision | None:
-        """The next revision; None once, when all that was there has come.
+        """The next revision; None once, when all existing keys have been delivered.
 
         Raises:
-            TimeoutError: Nothing came.
+            TimeoutError: Nothing came in time.
         """
         entry = await self._watcher.updates(timeout=wait_s)
         if entry is None:

@@ -1,7 +1,7 @@
-"""What is known of a bucket: its entries as last heard, what was passed over, and what we have put there ourselves.
+"""Cache of a bucket: its entries as last received, the invalid ones, and the ones that this process wrote.
 
-A bucket may come back empty. What others had put there is theirs to put again; what went through this process is put
-again by it, if nobody has removed it and its agent is still expected to be there.
+A bucket may be lost and come back empty. Each process writes its own entries again; this one does so for an entry that
+was not removed and whose agent is not offline.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.model.limits import MIB
 from holdfast.registry.bucket import Revision, key_of
 
 BYTES_MAX: Final = 64 * MIB
-"""Of all entries together; what goes beyond is passed over. Real ones are a few hundred bytes."""
+"""Bytes of all entries together; entries beyond the limit are skipped. Real ones are a few hundred bytes."""
 
 
 class _Told(msgspec.Struct, frozen=True):
@@ -35,23 +35,23 @@ class Known:
 
     @property
     def ignored(self) -> int:
-        """How many entries say nothing sensible."""
-        return sum(one.seen is None and one.revision.data is not None for one in self._told.values())
+        """Number of invalid entries."""
+        return sum(cached.seen is None and cached.revision.data is not None for cached in self._told.values())
 
     @property
     def keys(self) -> int:
         return len(self._told)
 
     def entries(self) -> list[Seen]:
-        return [one.seen for one in self._told.values() if one.seen is not None]
+        return [cached.seen for cached in self._told.values() if cached.seen is not None]
 
     def data(self, key: str, number: int) -> bytes | None:
-        """The bytes of this very revision, if it is the one that is known."""
-        one = self._told.get(key)
-        return one.revision.data if one is not None and one.revision.number == number else None
+        """The bytes of this revision, if it is the cached one."""
+        cached = self._told.get(key)
+        return cached.revision.data if cached is not None and cached.revision.number == number else None
 
     def learn(self, revision: Revision) -> Seen | None:
-        """The revision is known, unless a later one is; what it says."""
+        """Cache the revision, unless a later one is cached; returns its entry."""
         if self._meanwhile is not None:
             self._meanwhile.append(revision)
         before = self._told.get(revision.key)
@@ -60,23 +60,23 @@ class Known:
         return self._keep(revision)
 
     def put(self, revision: Revision) -> Seen | None:
-        """The same, of one that we have put there."""
+        """Cache a revision that this process wrote."""
         self._ours[revision.key] = revision
         return self.learn(revision)
 
     def begin(self) -> None:
-        """Everything is about to be listed. What is learned from now on is not lost by it."""
+        """Start a listing. Revisions that arrive during the listing are kept."""
         self._meanwhile = []
 
     def replace(self, listed: Iterable[Revision]) -> None:
-        """This is all there is, with what was learned since `begin`."""
+        """Replace the cache by the listing and the revisions since `begin`."""
         meanwhile, self._meanwhile = self._meanwhile or [], None
         self._told, self._bytes = {}, 0
         for revision in (*listed, *meanwhile):
             self.learn(revision)
 
     def missing(self) -> list[Revision]:
-        """What we had put there, what is not there any more, nobody has removed, and is still expected to be."""
+        """Entries that this process wrote, that are gone without a removal, and whose agents are not offline."""
         found = []
         for key, revision in list(self._ours.items()):
             if key in self._told:
@@ -89,11 +89,11 @@ class Known:
         return found
 
     def markers(self, before: int) -> list[Revision]:
-        """Markers of what was removed before this time."""
+        """Markers of keys that were removed before this time."""
         return [
-            one.revision
-            for one in self._told.values()
-            if one.revision.data is None and (one.revision.written_at or before) < before
+            cached.revision
+            for cached in self._told.values()
+            if cached.revision.data is None and (cached.revision.written_at or before) < before
         ]
 
     def forget(self, key: str) -> None:
@@ -110,20 +110,20 @@ class Known:
         if self._bytes + len(revision.data or b"") <= BYTES_MAX:
             seen = self._read(revision)
         if seen is None and revision.data is not None:
-            revision = msgspec.structs.replace(revision, data=b"")  # that there is something is enough
+            revision = msgspec.structs.replace(revision, data=b"")  # its bytes are not needed
         self._bytes += len(revision.data or b"")
         self._told[revision.key] = _Told(revision, seen)
         return seen
 
     def _read(self, revision: Revision) -> Seen | None:
-        """What it says, or None: nothing sensible, or of somebody else than its key."""
+        """Decode the entry; None if it is invalid, or if its guid does not match its key."""
         if revision.data is None:
             return None
         try:
             entry = read_entry(revision.data)
             if key_of(entry.guid) != revision.key:
                 return None
-            heard = get_last_heartbeat(entry, revision.written_at, self._now_us())
+            heard_at = get_last_heartbeat(entry, revision.written_at, self._now_us())
         except (HoldfastError, ValueError, RecursionError):
             return None
-        return Seen(entry=entry, revision=revision.number, heard_at=heard)
+        return Seen(entry=entry, revision=revision.number, heard_at=heard_at)

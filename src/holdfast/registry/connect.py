@@ -1,10 +1,12 @@
-"""NATS as a process has it: one connection, and what hangs on it.
+"""NATS link: one connection per process, and the registry and hints that use it.
 
-link = open_nats(nats_settings(os.environ), clock, random.random)
-link.connection.attend(…)         # more that hangs on it
-link.start()                      # returns at once: NATS need not be there
-registry = Registry(link.place, clock.wall_us)
-await link.close()
+    link = open_nats(nats_settings(os.environ), clock, random.random)
+    link.connection.attend(…)         # further attendants
+    link.start()                      # returns at once: NATS need not be available
+    registry = Registry(link.place, clock.wall_us)
+    await link.close()
+
+The connection reconnects for ever, see `connection`.
 """
 
 from __future__ import annotations
@@ -33,14 +35,14 @@ class NatsLink:
 
     @property
     def well(self) -> bool:
-        """Whether it is connected, and what is listed is what is there."""
+        """Whether it is connected, and the listing is current."""
         return self.place.current
 
     def start(self) -> None:
         self.connection.start()
 
     async def close(self) -> None:
-        """Nothing is open. May be called again."""
+        """Close everything. May be called again."""
         await self.hints.close()
         await self.connection.close()
 

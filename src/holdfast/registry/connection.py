@@ -1,13 +1,14 @@
-"""A connection to NATS that is always wanted and sometimes there.
+"""Connection to NATS that reconnects for ever.
 
     dialling ──▶ connected ──▶ gone ──▶ dialling …      without end, with back-off and jitter, each step logged
 
-The client library can reconnect by itself, and is not let: what it had subscribed to in JetStream goes silent when the
-server is another process, a refusal while it reconnects ends it for good, and what was published meanwhile is sent
-late. So each connection is a new client, and everything that hangs on one is an *attendant*: a function that is called
-with each new client, and cancelled when it is gone. An attendant that breaks is called again, with back-off.
+The client library's own reconnect is off: after it, JetStream subscriptions stay silent if the server is another
+process, a rejection during a reconnect closes the client for good, and messages published meanwhile are sent late. So
+each connection is a new client, and everything that uses one is an *attendant*: a function that is called with each new
+client, and cancelled when the client is gone. An attendant that raises is called again, with back-off.
 
-A server that accepts and never answers is found by asking: every two seconds, and whoever does not answer is gone.
+A server that accepts connections and never answers is found by a ping every two seconds; without an answer it counts as
+gone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from holdfast.registry.diagnostics import Trouble, diagnose
 from holdfast.store.clock import Clock, pause
 
 ASK_S: Final = 1.5
-"""How long anybody waits for an answer of NATS."""
+"""Timeout of a request to NATS."""
 
 DIAL_S: Final = 5.0
 BEAT_S: Final = 2.0
@@ -44,11 +45,11 @@ log = logging.getLogger("holdfast.nats")
 
 Attendant = Callable[[Client], Awaitable[None]]
 _Gone = asyncio.Future[Exception]
-"""Done when a client is of no use any more, with why."""
+"""Done when a client is no longer usable, with the reason."""
 
 
 class NatsConnection:
-    """Open one with `start`, after whoever attends it has said so. `chance` gives numbers from 0 up to 1."""
+    """A connection. Register all attendants, then call `start`. `chance` returns random numbers from 0 up to 1."""
 
     def __init__(self, settings: NatsSettings, clock: Clock, chance: Callable[[], float]) -> None:
         self._settings = settings
@@ -66,11 +67,11 @@ class NatsConnection:
 
     @property
     def trouble(self) -> str:
-        """What is wrong, and whose move it is; empty if nothing is known to be."""
+        """What is wrong and who has to act; empty if no problem is known."""
         return "; ".join(dict.fromkeys(self._troubles.values()))
 
     def attend(self, name: str, attendant: Attendant) -> None:
-        """Called with each new client from now on. To be said before `start`."""
+        """Call `attendant` with each new client. Must be called before `start`."""
         self._attendants[name] = attendant
 
     def start(self) -> None:
@@ -78,14 +79,14 @@ class NatsConnection:
             self._dialling = asyncio.get_running_loop().create_task(self._dial_on(), name="holdfast-nats")
 
     async def close(self) -> None:
-        """Nothing is open, and nothing tries to be."""
+        """Close the connection and stop reconnecting."""
         task, self._dialling = self._dialling, None
         if task is not None:
             await end_tasks([task])
 
     @contextlib.asynccontextmanager
     async def asking(self) -> AsyncIterator[Client]:
-        """The client, for a short question. What NATS does not answer in time is Unavailable."""
+        """The client, for a short request. A request that NATS does not answer in time raises Unavailable."""
         client = self._client
         if client is None:
             raise Unavailable(self.trouble or f"not connected to NATS at {self._at}")
@@ -95,7 +96,7 @@ class NatsConnection:
         except (errors.Error, OSError, TimeoutError) as error:
             raise Unavailable(diagnose(error, self._at).text) from error
 
-    # ── how ───────────────────────────────────────────────────────────────────────────────────────
+    # ── internals ─────────────────────────────────────────────────────────────────────────────────
 
     async def _dial_on(self) -> None:
         tried = 0
@@ -106,7 +107,7 @@ class NatsConnection:
             gone: _Gone = asyncio.get_running_loop().create_future()
             try:
                 client = await self._dial(at, gone)
-            except Exception as error:  # whatever it is, we are to try again
+            except Exception as error:  # any error: dial again
                 await self._later("", diagnose(error, at), tried)
                 continue
             tried = 0
@@ -117,7 +118,7 @@ class NatsConnection:
 
         async def failed(error: Exception) -> None:
             if dialling:
-                raise _Failed from error  # else the library would try on by itself, without a word
+                raise _Failed from error  # else the library would silently retry by itself
             log.debug("NATS at %s: %s", at, error)
             if "permissions violation" in str(error).lower():
                 log.warning("%s (%s)", diagnose(error, at).text, error)
@@ -125,7 +126,7 @@ class NatsConnection:
         async def closed() -> None:
             _end(gone, client.last_error or errors.ConnectionClosedError())
 
-        # Read for each attempt: who corrects the file need not restart us.
+        # Read for each attempt: a corrected file needs no restart.
         creds = None if self._settings.creds is None else read_credentials(self._settings.creds)
         client = _Client(must_encrypt=at.encrypted)
         try:
@@ -154,12 +155,12 @@ class NatsConnection:
         return client
 
     def _trusted(self, at: NatsAddress) -> ssl.SSLContext | None:
-        """Whom we believe; None: whom the machine does, should the server ask for TLS."""
+        """The trusted certificates; None: those of the system, if the server requires TLS."""
         ca = self._settings.ca
         return ssl.create_default_context(cafile=ca) if ca is not None or at.encrypted else None
 
     async def _live(self, client: Client, at: NatsAddress, gone: _Gone) -> None:
-        """The client is served until it is gone."""
+        """Run the attendants until the client is gone."""
         self._troubles.clear()
         self._client = client
         log.info("connected to NATS %s at %s", client.connected_server_version, at)
@@ -177,7 +178,7 @@ class NatsConnection:
             await end_tasks(tasks)
 
     async def _ask_on(self, client: Client, gone: _Gone) -> None:
-        """It answers; or it is gone."""
+        """Ping the server; without an answer the client is gone."""
         while not gone.done():
             await pause(BEAT_S)
             try:
@@ -197,7 +198,7 @@ class NatsConnection:
             except Exception as error:
                 if gone.done() or client.is_closed:
                     return
-                # One that served for a while begins anew; one that breaks at once is called more and more slowly.
+                # The back-off restarts for one that served for a while; it grows for one that breaks at once.
                 tried = 1 if self._clock.tick_us() - begun >= SLOWLY.cap_us else tried + 1
                 log.debug("%s over NATS broke", name, exc_info=True)
                 await self._later(name, diagnose(error, self._at), tried)
@@ -206,7 +207,7 @@ class NatsConnection:
         return delay(policy, tried, self._chance()) / SECOND
 
     def clear_trouble(self, name: str) -> None:
-        """An attendant says that what troubled it does so no longer."""
+        """Called by an attendant whose problem has passed."""
         self._troubles.pop(name, None)
 
     async def _later(self, name: str, trouble: Trouble, tried: int) -> None:
@@ -226,7 +227,7 @@ class _Failed(Exception):
 
 
 class _Client(Client):
-    """The library's, that keeps its word: told to encrypt, it says nothing to a server that does not."""
+    """The library's client, except that with `must_encrypt` it sends nothing to a server without TLS."""
 
     def __init__(self, *, must_encrypt: bool) -> None:
         super().__init__()
@@ -239,7 +240,7 @@ class _Client(Client):
 
 
 async def _hang_up(client: Client) -> None:
-    """The socket is closed, whatever is still to be written to it."""
+    """Close the socket without waiting for pending writes."""
     with contextlib.suppress(Exception):
         async with asyncio.timeout(CLOSE_S):
             await client.close()
@@ -250,7 +251,7 @@ async def _hang_up(client: Client) -> None:
 
 
 async def end_tasks(tasks: list[asyncio.Task[None]]) -> None:
-    """The tasks are over. The library swallows a cancellation here and there, so they are told until they are."""
+    """Cancel the tasks until they have ended: the library swallows some cancellations."""
     pending = set(tasks)
     while pending:
         for task in pending:

@@ -1,4 +1,4 @@
-"""A credentials file of NATS: a signed statement who one is, and the seed of the key that proves it.
+"""A credentials file of NATS: a signed user JWT, and the seed of the key that proves it.
 
     -----BEGIN NATS USER JWT-----
     eyJ0eXAiOiJKV1Qi…
@@ -7,8 +7,8 @@
     SUAB…
     ------END USER NKEY SEED------
 
-Read here and not by the client library: that reads on for ever in a file without the first line, and needs a package of
-its own to sign. A seed is base32 of two bytes that say what it is, 32 bytes of an Ed25519 key, and a checksum.
+It is read here and not by the client library: that loops for ever on a file without the first line, and needs another
+package to sign. A seed is base32 of two bytes that name its type, 32 bytes of an Ed25519 key, and a checksum.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HINT: Final = "HOLDFAST_NATS_CREDS names a file as `nsc generate creds` writes 
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """Who one is, and what proves it. Shown nowhere."""
+    """The user JWT and the signing key. Printed nowhere."""
 
     jwt: str
     seed: bytes
@@ -40,7 +40,7 @@ class Credentials(msgspec.Struct, frozen=True):
         return "Credentials(…)"
 
     def sign(self, nonce: str) -> bytes:
-        """The server's nonce, signed, as it wants it."""
+        """Sign the server's nonce, in the encoding that it expects."""
         try:
             from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         except ImportError as error:
@@ -50,10 +50,10 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 def read_credentials(path: str) -> Credentials:
-    """What is in the file.
+    """Read the file.
 
     Raises:
-        InvalidSetting: It cannot be read, or has no statement and no seed in it. What is in it is not repeated.
+        InvalidSetting: It cannot be read, or lacks the JWT or the seed. The message does not repeat its content.
     """
     try:
         with Path(path).open("rb") as file:

@@ -1,4 +1,4 @@
-"""Why NATS is not there, in one sentence: what was seen, whose move it is, and what to change."""
+"""Diagnostics: why NATS is unavailable, in one sentence: what was seen, who has to act, and what to change."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from holdfast.registry.addresses import CA, CREDS, URL, NatsAddress
 
 _REFUSED: Final = ("authorization", "authentication", "permissions violation")
 _NO_JETSTREAM: Final = (10039, 10076)
-"""What a server says whose JetStream is off for the account, or altogether."""
+"""Error codes of a server whose JetStream is off for the account, or altogether."""
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """`ours`: it stays until somebody changes a setting, so there is no hurry to try again."""
+    """A problem. `ours`: it stays until an operator changes a setting, so retries are slow."""
 
     text: str
     ours: bool = False
 
 
 def diagnose(error: BaseException, at: NatsAddress) -> Trouble:
-    """The trouble behind this error."""
+    """The problem behind this error."""
     for cause in _causes(error):
         if (known := _known(cause, at)) is not None:
             return known
@@ -37,8 +37,8 @@ def diagnose(error: BaseException, at: NatsAddress) -> Trouble:
 def _known(error: BaseException, at: NatsAddress) -> Trouble | None:
     if isinstance(error, InvalidSetting):
         return Trouble(f"{error}: {error.hint}", ours=True)
-    said = str(error).lower()
-    if isinstance(error, errors.AuthorizationError) or any(words in said for words in _REFUSED):
+    error_text = str(error).lower()
+    if isinstance(error, errors.AuthorizationError) or any(phrase in error_text for phrase in _REFUSED):
         where = f"{URL} or {CREDS}, or in the server"
         return Trouble(
             f"NATS at {at} refuses our credentials or what they may do: correct them in {where}", ours=True

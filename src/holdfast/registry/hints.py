@@ -1,7 +1,8 @@
-"""`holdfast.ready.<capability>`: work of that capability may be ready. Lossy, late or twice: the claim decides.
+"""Wake-ups over NATS: `holdfast.ready.<capability>` means that work of that capability may be ready.
 
-One subscription of a process hears all of them, and wakes whoever waits here for one of its names. After a reconnect
-everybody is woken once, because what was said meanwhile was not heard.
+A message may be lost, late or duplicated: the claim decides. One subscription of a process receives all of them, and
+wakes the listeners of that capability. After a reconnect every listener is woken once, because messages meanwhile were
+lost.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ Wake = Callable[[], None]
 
 
 def subject_of(capability: str) -> str:
-    """What is said, and listened to, for this capability."""
+    """The subject of this capability."""
     return f"{SUBJECT}.{token_of(capability)}"
 
 
 class Hints:
-    """Says and hears what may be ready. Make it before the connection is started."""
+    """Publishes and receives wake-ups. Create it before the connection is started."""
 
     def __init__(self, connection: NatsConnection) -> None:
         self._connection = connection
@@ -42,7 +43,7 @@ class Hints:
         connection.attend("hints", self._attend)
 
     def ready(self, capability: str) -> None:
-        """It is being said, if anybody can hear it. Returns at once and never fails."""
+        """Publish a wake-up, if there is a connection. Returns at once and never fails."""
         subject = subject_of(capability)
         if not self._connection.connected or subject in self._saying or len(self._saying) >= UNSAID_MAX:
             return
@@ -51,7 +52,7 @@ class Hints:
         task.add_done_callback(lambda _: self._saying.pop(subject, None))
 
     def listen(self, capabilities: Iterable[str], wake: Wake) -> Callable[[], None]:
-        """`wake` is called whenever one of them may be ready, until the function that is returned is."""
+        """Call `wake` whenever work of these capabilities may be ready, until the returned function is called."""
         subjects = {subject_of(capability) for capability in capabilities}
         for subject in subjects:
             self._listening.setdefault(subject, []).append(wake)
@@ -75,10 +76,10 @@ class Hints:
                 await client.publish(subject)
 
     async def _attend(self, client: Client) -> None:
-        async def heard(message: Msg) -> None:
+        async def on_message(message: Msg) -> None:
             self._wake(message.subject)
 
-        await client.subscribe(f"{SUBJECT}.*", cb=heard)
+        await client.subscribe(f"{SUBJECT}.*", cb=on_message)
         await client.flush(timeout=1)
         for subject in list(self._listening):
             self._wake(subject)
@@ -87,5 +88,5 @@ class Hints:
         for wake in list(self._listening.get(subject, ())):
             try:
                 wake()
-            except Exception:  # one that breaks keeps nobody else from hearing
+            except Exception:  # a listener that raises must not keep others from being woken
                 log.exception("a subscriber of %s failed", subject)

@@ -1,10 +1,10 @@
-"""Entries in a bucket of NATS, and a copy of them here that listings are answered from.
+"""Registry entries in a NATS bucket, with a local cache that answers listings.
 
     list the bucket ──▶ follow it ──▶ list it again …
 
-It is listed again after each reconnect, every half minute, and whenever the bucket says that it is not what we have
-followed: another one, a later revision than the last that came, more keys or fewer. So a watcher that went silent is
-noticed within seconds. Nothing in the bucket is needed for work: it says who is there.
+It is listed again after each reconnect, every half minute, and whenever its state does not match what was followed:
+another bucket, a later revision than the last one received, more keys or fewer. So a watcher that went silent is
+noticed within seconds. Work does not depend on the bucket: it only says which agents are there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger("holdfast.nats")
 
 
 class NatsPlace:
-    """A place for entries (`registry.port.Place`). Make it before the connection is started."""
+    """A backend for registry entries (`registry.port.EntryStore`). Create it before the connection is started."""
 
     def __init__(self, connection: NatsConnection, clock: Clock, *, bucket: str = BUCKET) -> None:
         self._connection = connection
@@ -80,7 +80,7 @@ class NatsPlace:
 
     @property
     def current(self) -> bool:
-        """Whether what is listed is what is there."""
+        """Whether the listing is current."""
         return self._connection.connected and self._followed
 
     def health(self) -> RegistryHealth:
@@ -92,11 +92,11 @@ class NatsPlace:
         )
 
     async def close(self) -> None:
-        """The connection is closed by whoever opened it."""
+        """Does nothing: the owner of the connection closes it."""
 
     async def _give_way(self, key: str) -> None:
-        """Somebody else was first. Two that read and write in step would have the same one lose each time, so whoever
-        loses waits a little, and longer the next time."""
+        """Wait a little after a lost race, and longer each time. Of two writers in lockstep the same one would lose
+        every time otherwise."""
         if len(self._lost) >= LOSERS_MAX:
             self._lost.clear()
         times = self._lost[key] = self._lost.get(key, 0) + 1
@@ -115,18 +115,18 @@ class NatsPlace:
         return None if number is None else self._revision(key, number, data)
 
     def _revision(self, key: str, number: int, data: bytes | None) -> Revision:
-        """What was written just now."""
+        """The revision that was just written."""
         return Revision(key=key, number=number, data=data, written_at=self._clock.wall_us())
 
     async def _bytes_of(self, bucket: Bucket, key: str, number: int) -> bytes | None:
-        """The bytes of this revision, whose unknown fields are kept; None: it is not the last any more."""
+        """The bytes of this revision, whose unknown fields are preserved; None if it is no longer the last one."""
         if (known := self._known.data(key, number)) is not None:
             return known
         found = await bucket.get(key)
         return found.data if found is not None and found.number == number else None
 
     async def _nothing_at(self, bucket: Bucket, key: str) -> int | None:
-        """The revision there, if it is a marker of a removal or says nothing sensible: that holds no place."""
+        """The revision under this key, if it is a removal marker or invalid: a new entry may replace it."""
         found = await bucket.get(key)
         if found is None or self._known.learn(found) is not None:
             return None
@@ -139,10 +139,10 @@ class NatsPlace:
         watch: BucketWatch | None = None
         try:
             while True:
-                state, anew = await self._list(bucket)
+                state, next_watch = await self._list(bucket)
                 if watch is not None:
                     await watch.stop()
-                watch = anew
+                watch = next_watch
                 await self._rebuild(bucket)
                 self._followed, self._true_at = True, self._clock.wall_us()
                 self._connection.clear_trouble("registry")
@@ -154,7 +154,7 @@ class NatsPlace:
                 await watch.stop()
 
     async def _list(self, bucket: Bucket) -> tuple[BucketState, BucketWatch]:
-        """What is known is what is there. Says how the bucket was before, and what comes from it now."""
+        """List the bucket into the cache. Returns its state before the listing, and a watch of its changes."""
         state, made = await bucket.ready()
         if made:
             log.info("created the NATS bucket %s", self._bucket)
@@ -164,12 +164,12 @@ class NatsPlace:
         while (revision := await watch.next(LISTING_S)) is not None:
             listed.append(revision)
         self._known.replace(listed)
-        self._watched = max([state.last, *(one.number for one in listed)])
+        self._watched = max([state.last, *(each.number for each in listed)])
         log.debug("the bucket %s has %d keys", self._bucket, self._known.keys)
         return state, watch
 
     async def _follow(self, bucket: Bucket, watch: BucketWatch, state: BucketState) -> None:
-        """Each change is known as it comes; returns when it is time to list again."""
+        """Apply each change to the cache; returns when it is time to list again."""
         now = self._clock.tick_us()
         relist_at, look_at, doubts = now + RELIST_US, now + LOOK_US, 0
         while (now := self._clock.tick_us()) < relist_at:
@@ -187,7 +187,7 @@ class NatsPlace:
             if found is None or found.made != state.made:
                 log.warning("the NATS bucket %s was replaced", self._bucket)
                 return
-            # Under way for a second is not lost. Whoever has followed all of it has as many keys.
+            # A change may be in transit for a second. A complete cache has as many keys as the bucket.
             behind = self._watched < state.last
             differs = self._watched >= found.last and self._known.keys != found.keys
             state = found
@@ -201,7 +201,7 @@ class NatsPlace:
         self._doubts_allowed = DOUBTS if doubts == 0 else self._doubts_allowed
 
     async def _rebuild(self, bucket: Bucket) -> None:
-        """What we had put there, and what is gone without a word, is there again."""
+        """Write again the entries of this process that disappeared without a removal."""
         missing = self._known.missing()
         for revision in missing:
             data = revision.data or b""
@@ -212,7 +212,7 @@ class NatsPlace:
             log.info("the NATS bucket %s had lost %d of our entries: restored", self._bucket, len(missing))
 
     async def _sweep(self, bucket: Bucket) -> None:
-        """What was removed long ago leaves no trace, or the bucket would grow with everybody who was ever there."""
+        """Purge old removal markers: otherwise the bucket would grow with every agent that ever registered."""
         for marker in self._known.markers(self._clock.wall_us() - FORGOTTEN_US)[:SWEPT_AT_ONCE]:
             await bucket.sweep(marker)
             self._known.forget(marker.key)
@@ -221,6 +221,6 @@ class NatsPlace:
 async def _put(bucket: Bucket, key: str, data: bytes, over: int) -> int | None:
     try:
         return await bucket.put(key, data, over)
-    except NoStreamResponseError:  # somebody has deleted the bucket just now
+    except NoStreamResponseError:  # the bucket was just deleted
         await bucket.ready()
         return await bucket.put(key, data, over)

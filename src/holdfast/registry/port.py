@@ -1,4 +1,4 @@
-"""A place for entries: the store, or NATS. The registry is the same over either."""
+"""Port for registry entries: the store or NATS implements it, and the registry works over either."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from holdfast.model.agent_registry import AgentEntry, RegistryHealth, Seen
 
 
 class EntryStore(Protocol):
-    """Entries with revisions. What cannot be reached raises Unavailable, except for `list`, which says what it last
-    knew; `health` tells the difference."""
+    """Entries with revisions. An unavailable backend raises Unavailable, except in `list`, which returns the last known
+    entries; `health` tells the difference."""
 
     async def get(self, guid: str) -> Seen | None:
-        """The entry as it is now."""
+        """The current entry."""
         ...
 
     async def put(self, entry: AgentEntry, *, over: int) -> Seen | None:
-        """The entry is there in place of the revision it was made from; `over` 0: there was none. None, and nothing
-        changed: somebody else was there first."""
+        """Write the entry conditionally on the revision it was made from; `over` 0: there was none. None if another
+        writer was first; then nothing changed."""
         ...
 
     async def remove(self, guid: str, *, over: int) -> bool:
-        """The entry of this revision is not there any more; says whether it was."""
+        """Remove the entry of this revision; returns whether it was there."""
         ...
 
     async def list(self) -> Sequence[Seen]:
-        """Every entry that says something sensible, in no order."""
+        """Every valid entry, in no order."""
         ...
 
     def health(self) -> RegistryHealth: ...
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Release all resources."""
         ...

@@ -1,7 +1,8 @@
-"""Agents register, beat, change and leave, each change over the revision that was read.
+"""Registry: external agents register, send heartbeats, update their entries and deregister.
 
-Two that write at once are both heard: the later one reads again and changes that. Nobody loses a field that another one
-has written; nobody waits for a lock.
+Each change is conditional on the revision that was read (optimistic concurrency): of two concurrent writers the later
+one reads again and applies its change to that. No writer overwrites a field that another has written, and none waits
+for a lock.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ log = logging.getLogger("holdfast.registry")
 
 
 class Registry:
-    """`now_us` is the clock that the place dates with: store time, or wall time for NATS."""
+    """`now_us` is the clock of the backend: store time, or wall time for NATS."""
 
     def __init__(self, place: EntryStore, now_us: Callable[[], int]) -> None:
         self._place = place
@@ -49,7 +50,8 @@ class Registry:
         await self._place.close()
 
     async def register(self, entry: AgentEntry) -> Seen:
-        """The agent is listed as it says. Again is again: it keeps the day on which it was first there."""
+        """Register the agent with this entry. Registering again replaces the entry and keeps the first registration
+        time."""
         for _ in range(TRIES):
             before = await self._place.get(entry.guid)
             new = make_entry(entry, None if before is None else before.entry, self.now_us())
@@ -59,15 +61,15 @@ class Registry:
         raise _contended(entry.guid)
 
     async def beat(self, guid: str, *, status: AgentStatus | None = None, tasks: int | None = None) -> Seen:
-        """The agent was there just now. One that is not listed must register first."""
+        """Record a heartbeat. An unknown agent must register first."""
         return await self._change(guid, record_heartbeat(self.now_us(), status, tasks))
 
     async def update(self, guid: str, changes: Changes) -> Seen:
-        """The agent is as it says."""
+        """Apply an update to the agent's entry."""
         return await self._change(guid, apply_changes(changes, self.now_us()))
 
     async def deregister(self, guid: str) -> bool:
-        """The agent is not listed any more; says whether it was."""
+        """Remove the agent; returns whether it was registered."""
         for _ in range(TRIES):
             seen = await self._place.get(guid)
             if seen is None:
@@ -77,11 +79,12 @@ class Registry:
         raise _contended(guid)
 
     async def get(self, guid: str) -> Seen:
-        """The agent as it is; as it was last known, while nobody can be asked: work does not wait for that."""
+        """The agent's current entry; the last known one while the backend is unavailable, so that work does not wait
+        for it."""
         try:
             seen = await self._place.get(guid)
         except Unavailable:
-            known = {one.entry.guid: one for one in await self._place.list()}
+            known = {cached.entry.guid: cached for cached in await self._place.list()}
             if guid not in known:
                 raise
             seen = known[guid]
@@ -90,13 +93,15 @@ class Registry:
         return seen
 
     async def list(
-        self, which: Which = EVERYBODY, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
+        self, filter_: Which = EVERYBODY, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
     ) -> Page[Seen]:
-        """Those that are asked for, by handle."""
-        found = select_entries(await self._place.list(), which, self.now_us())
+        """The entries that match the filter, by handle."""
+        found = select_entries(await self._place.list(), filter_, self.now_us())
         if cursor is not None:
             handle, guid = decode_cursor(_CURSOR, cursor, keys=2)
-            found = [one for one in found if (one.entry.handle, one.entry.guid) > (str(handle), str(guid))]
+            found = [
+                seen for seen in found if (seen.entry.handle, seen.entry.guid) > (str(handle), str(guid))
+            ]
         page = tuple(found[:limit])
         more = page and len(found) > limit
         return Page(
@@ -104,8 +109,8 @@ class Registry:
         )
 
     async def forget(self) -> int:
-        """Whoever was silent for a day is not there any more; how many. One that speaks meanwhile stays: its revision
-        is another."""
+        """Remove agents that were silent for a day; returns how many. An agent that sends a heartbeat meanwhile stays:
+        its revision has changed."""
         gone = 0
         for seen in await self._place.list():
             if is_forgotten(seen, self.now_us()) and await self._place.remove(

@@ -1,4 +1,4 @@
-"""Entries in the store: the default, with nothing else to run."""
+"""Registry entries in the store: the default, without another service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.store.contract import Store
 
 
 class StorePlace:
-    """See `holdfast.registry.port.EntryStore`. The store stays its owner's to close."""
+    """See `holdfast.registry.port.EntryStore`. The owner of the store closes it."""
 
     def __init__(self, store: Store, namespace: str) -> None:
         self._entries = store.entries

@@ -1,4 +1,4 @@
-"""The composition root: where the parts are put together."""
+"""Runtime: the composition root, where the parts of a process are put together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """`open_store`, loaded when it is first used: not everybody who needs a part of this package opens a store."""
+    """`open_store`, imported at its first use: some callers use other parts of this package and open no store."""
     if name != "open_store":
         msg = f"module 'holdfast.runtime' has no attribute {name!r}"
         raise AttributeError(msg)

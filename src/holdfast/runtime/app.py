@@ -1,4 +1,4 @@
-"""An application: what it declares, where its jobs are kept, and who drives them when it is simply called."""
+"""Application: its agents and tools, its store, and the process that runs its jobs when it is simply called."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ class App(AppRegistry):
     """Agents and tools over one store.
 
     `store` is an address (`sqlite:///file.db`, `postgresql://…`, `memory:`); without one it is `HOLDFAST_STORE`, or a
-    SQLite file in the working directory. `durability="strict"` waits for the disk after each step; without it only
-    what leaves the job does (an effect, an answer, the end), and a crash takes back nothing that anybody has seen.
+    SQLite file in the working directory. `durability="strict"` waits for the disk after each step; by default only
+    what leaves the job does (an effect, an answer, the end), and a crash takes back nothing that has been seen
+    outside.
 
-    `on_undurable` is what happens when an agent's own code connects a socket, starts a process or writes a file outside
-    a tool: `"warn"` names the place in the log, `"error"` refuses it and ends the job, `"ignore"` does nothing. Nothing
-    said is `"warn"` in `holdfast worker`, `up`, `run` and `chat`, and `"ignore"` in an application that drives jobs
+    `on_undurable` is what happens when an agent's own code connects a socket, starts a process or writes a file
+    outside a tool: `"warn"` logs the place, `"error"` refuses it and ends the job, `"ignore"` does nothing. The
+    default is `"warn"` in `holdfast worker`, `up`, `run` and `chat`, and `"ignore"` in an application that drives jobs
     itself. `policy` is a policy file or an `hf.Policy`: the classes, retries and timeouts of tools and agents by name,
-    over what the code declares. `HOLDFAST_ON_UNDURABLE` and `HOLDFAST_POLICY` count before both.
+    which override those in the code. `HOLDFAST_ON_UNDURABLE` and `HOLDFAST_POLICY` override both arguments.
     """
 
     def __init__(
@@ -72,22 +73,22 @@ class App(AppRegistry):
 
     @property
     def store(self) -> str:
-        """The address of the store, as it is now."""
+        """The current address of the store."""
         return self._store or os.environ.get(STORE) or address.DEFAULT
 
     @property
     def declared_store(self) -> str | None:
-        """The address that the code declares; None, if it leaves that to whoever runs it."""
+        """The address that the code declares; None, if it leaves the choice to the environment or the command line."""
         return self._store
 
     def choose_on_undurable(self, usual: OnUndurable) -> OnUndurable:
-        """What happens when job code does something outside without a tool: what the environment says, else what the
-        application declares, else what is usual where it runs."""
-        said = os.environ.get(ON_UNDURABLE)
-        return _check_on_undurable(said, ON_UNDURABLE) if said else self._on_undurable or usual
+        """What happens when job code does something to the outside world without a tool: the setting of the
+        environment, else of the application, else `usual`, the default of the caller."""
+        setting = os.environ.get(ON_UNDURABLE)
+        return _check_on_undurable(setting, ON_UNDURABLE) if setting else self._on_undurable or usual
 
     def programs(self) -> dict[str, Program]:
-        """The code for each kind of job. Its tools and agents are on the terms of the policy from here on."""
+        """The code for each kind of job. Applies the policy to its tools and agents."""
         policy = self._find_policy()
         if policy is not None:
             policy.apply(self)
@@ -103,7 +104,7 @@ class App(AppRegistry):
 
     @property
     def concurrency(self) -> int:
-        """How many jobs a worker of this application drives at a time, unless it is told otherwise."""
+        """How many jobs a worker of this application runs at a time, unless the worker is given another number."""
         return self._concurrency
 
     @property
@@ -112,8 +113,8 @@ class App(AppRegistry):
         return self._strict
 
     async def host(self) -> Process:
-        """The process of this event loop; the end of the loop ends it. It submits, and drives what is called; it is a
-        worker only in `running`."""
+        """The process of this event loop; the end of the loop ends it. It submits jobs, and drives those that are
+        called; it is a worker only in `running`."""
         loop = asyncio.get_running_loop()
         if loop not in self._processes:
             self._say_other_store()
@@ -132,8 +133,8 @@ class App(AppRegistry):
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Process]:
-        """The application is a worker in the block: it claims and drives every job that it has code for. Afterwards it
-        holds nothing."""
+        """Makes the application a worker in the block: it claims and runs every job that it has code for. Afterwards
+        it holds nothing."""
         process = await self.host()
         try:
             await process.serve()
@@ -143,9 +144,10 @@ class App(AppRegistry):
             await process.close()
 
     def _say_other_store(self) -> None:
-        """A worker takes the store of the environment, and this process the application's own: that is said."""
-        said = os.environ.get(STORE)
-        if said and self._store is not None and address.parse(said) != address.parse(self._store):
+        """Logs a warning if the environment names another store: a worker would use that one, and this process the
+        application's own."""
+        env_store = os.environ.get(STORE)
+        if env_store and self._store is not None and address.parse(env_store) != address.parse(self._store):
             log.warning(
                 "this App declares its store, which is used here; HOLDFAST_STORE names another one, which"
                 " `holdfast worker` would use. Unset it, or leave store= out of the App."
@@ -163,21 +165,21 @@ class App(AppRegistry):
         command = ["holdfast", "worker", place]
         if (
             self._store is not None and address.parse(self._store).kind == "sqlite"
-        ):  # others may have a password
+        ):  # other addresses may contain a password
             command += ["--store", self._store]
         return shlex.join(command)
 
 
 def _check_on_undurable(value: str, name: str) -> OnUndurable:
-    for known in get_args(OnUndurable):
-        if value == known:
-            return known  # type: ignore[no-any-return]
+    for choice in get_args(OnUndurable):
+        if value == choice:
+            return choice  # type: ignore[no-any-return]
     msg = f"{name}={value!r} is not known"
     raise InvalidSetting(msg, hint=f"Say one of {', '.join(map(repr, get_args(OnUndurable)))}.")
 
 
 def _place_of(module: ModuleType | None) -> str:
-    """A module as `holdfast worker` takes it."""
+    """The module as `holdfast worker` takes it."""
     file = getattr(module, "__file__", None)
     if module is None or (module.__name__ == "__main__" and file is None):
         return "YOUR_MODULE"
@@ -188,7 +190,7 @@ def _place_of(module: ModuleType | None) -> str:
 
 
 DEFAULT = App()
-"""Where `hf.agent`, `hf.tool`, `hf.step`, `hf.session`, `hf.schedule` and `hf.Assistant` declare."""
+"""The application of `hf.agent`, `hf.tool`, `hf.step`, `hf.session`, `hf.schedule` and `hf.Assistant`."""
 
 agent = DEFAULT.agent
 tool = DEFAULT.tool

@@ -1,4 +1,4 @@
-"""Bringing people's code to a process: by file or by module."""
+"""App loader: loads an application from a file or a module."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from holdfast.runtime.app import DEFAULT, App
 
 
 def load(where: str) -> App:
-    """The application in `app.py`, `package.module` or either with `:name`. Without a name it is the module's one App;
-    a module that has none has declared its agents with `hf.agent`."""
+    """The application in `app.py`, `package.module` or either with `:name`. Without a name it is the module's only
+    App; for a module without one it is the default App, on which `hf.agent` declares agents."""
     place, _, name = where.partition(":")
     module = _module(place)
     if name:
@@ -39,7 +39,7 @@ def _module(place: str) -> ModuleType:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
         if error.name is not None and not f"{place}.".startswith(f"{error.name}."):
-            raise  # the module is there and imports one that is not
+            raise  # the module exists and imports one that does not
         msg = f"there is no module {place!r}"
         raise NotFound(
             msg, hint="Give a file (app.py) or a module that Python can import from here."
@@ -60,7 +60,7 @@ def _from_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))  # as when Python runs the file: it may import its neighbours
+        sys.path.insert(0, str(path.parent))  # as when Python runs the file: it may import modules beside it
     try:
         spec.loader.exec_module(module)
     except BaseException:

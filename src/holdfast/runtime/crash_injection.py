@@ -1,4 +1,4 @@
-"""Crashes on order: a process that dies at a named point, for people who want to see recovery with their own eyes.
+"""Crash injection: a process that dies at a named point, to observe recovery.
 
     HOLDFAST_TEST_CRASH_AFTER_TOOL=send_email           which tool
     HOLDFAST_TEST_CRASH_STAGE=after_intent_before_call  which point; without it, right after the tool succeeded
@@ -8,7 +8,7 @@
 
 The process ends with status 137 and cleans nothing up, as after kill -9. `holdfast doctor --crash-points` lists the
 points. The spelling UA_TEST_… is accepted for every variable, and …_CRASH_AFTER_STAGE for the stage. Without these
-variables the store is as it was opened, and the points are nobody's.
+variables the store is not wrapped, and the points do nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final
 from holdfast.engine.crash_points import Point, Points, crash_points, nothing
 from holdfast.errors import InvalidSetting
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 
 STATUS: Final = 137
 _PREFIXES: Final = ("HOLDFAST_TEST_", "UA_TEST_")
@@ -30,7 +30,7 @@ _MATCHES: Final = ("raw", "slug", "any")
 
 
 def points_of(environ: Mapping[str, str], die: Callable[[str], None] | None = None) -> Points:
-    """What the environment orders around effects; nothing, if it orders nothing."""
+    """The crashes around effects that the environment names; nothing, if it names none."""
     end = _die if die is None else die
     orders = [order for order in (_of_tool(environ, end), _of_any(environ, end)) if order is not None]
     if not orders:
@@ -44,7 +44,7 @@ def points_of(environ: Mapping[str, str], die: Callable[[str], None] | None = No
 
 
 def crashing(store: Store, environ: Mapping[str, str], die: Callable[[str], None] | None = None) -> Store:
-    """The store itself; or, if a point of the store was ordered, one that dies there."""
+    """The store itself; or, if the environment names a point of the store, one that dies there."""
     crash = _anywhere(environ, _die if die is None else die)
     if crash is None or crash.point in set(Point):
         return store
@@ -59,7 +59,7 @@ def crashing(store: Store, environ: Mapping[str, str], die: Callable[[str], None
 
 
 class _Crash:
-    """The process dies when it comes to this point for the nth time."""
+    """Ends the process when it comes to this point for the nth time."""
 
     def __init__(self, point: str, nth: int, die: Callable[[str], None]) -> None:
         self.point = point
@@ -100,25 +100,27 @@ def _anywhere(environ: Mapping[str, str], die: Callable[[str], None]) -> _Crash 
     if text is None:
         return None
     point, sign, nth = text.partition("#")
-    known = crash_points()
-    if point not in known:
+    points = crash_points()
+    if point not in points:
         from difflib import get_close_matches
 
-        near = ", ".join(get_close_matches(point, known, n=3)) or "journal.append_many:after, before_intent"
+        similar = (
+            ", ".join(get_close_matches(point, points, n=3)) or "journal.append_many:after, before_intent"
+        )
         msg = f"HOLDFAST_TEST_CRASH_AT={text!r} is no crash point"
-        raise InvalidSetting(msg, hint=f"`holdfast doctor --crash-points` lists them; near it: {near}.")
+        raise InvalidSetting(msg, hint=f"`holdfast doctor --crash-points` lists them; near it: {similar}.")
     if sign and not (nth.isascii() and nth.isdigit() and int(nth) > 0):
         msg = f"HOLDFAST_TEST_CRASH_AT={text!r}: {nth!r} is no number of times"
         raise InvalidSetting(msg, hint=f"Say which time, from 1: {point}#3")
     return _Crash(point, int(nth or 1), die)
 
 
-def is_meant(wanted: str, name: str, match: str) -> bool:
-    """Whether this tool is the one. `raw` compares names, or a server's tool by its last part; `slug` ignores case and
-    everything that is neither letter nor digit."""
-    theirs, last = name.rpartition("__")[2], wanted.rpartition("__")[2]
-    by_name = wanted in {name, theirs} or last == name
-    by_slug = _slug(wanted) in {_slug(name), _slug(theirs)} or _slug(last) == _slug(name)
+def is_meant(ordered: str, name: str, match: str) -> bool:
+    """Whether this tool is the named one. `raw` compares names, or a server's tool by its last part; `slug` ignores
+    case and everything that is neither letter nor digit."""
+    last_of_name, last_of_ordered = name.rpartition("__")[2], ordered.rpartition("__")[2]
+    by_name = ordered in {name, last_of_name} or last_of_ordered == name
+    by_slug = _slug(ordered) in {_slug(name), _slug(last_of_name)} or _slug(last_of_ordered) == _slug(name)
     return {"raw": by_name, "slug": by_slug, "any": by_name or by_slug}[match]
 
 

@@ -1,4 +1,4 @@
-"""A process that drives one job alone: a store, a committer, and the worker of that job."""
+"""Isolated process: a store, a group commit, and the worker of one job, which runs alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from holdfast.engine.host_processes import HostProcesses
 from holdfast.engine.runner_config import Program
 from holdfast.engine.streams import StreamWriter
+from holdfast.model.crash_suspects import lone_label
 from holdfast.model.ids import RandomIds
-from holdfast.model.suspicion import lone_label
 from holdfast.runtime.crash_injection import crashing
 from holdfast.runtime.isolation import Handed
 from holdfast.runtime.lease_setup import make_lease
@@ -29,17 +29,17 @@ async def open_isolated(
     handed: Handed,
     how: RunOptions,
 ) -> AsyncIterator[LoneWorker]:
-    """In the block there is a worker for the job that is handed over, under a name of its own."""
+    """Opens the worker of the job that is handed over, under its own name."""
     progress, ids = ProgressMeter(), RandomIds()
     meter = add_spans(os.environ, progress)
     store = crashing(await open_store(address), os.environ)
     try:
         neighbours = Neighbours(HostProcesses(SystemClock().boot()))
-        desk = make_desk(store, programs, address, neighbours, StreamWriter(store.streams), meter, how)
+        config = make_desk(store, programs, address, neighbours, StreamWriter(store.streams), meter, how)
         name = neighbours.my_name(lone_label(handed.label, os.getppid()))
         lease = make_lease(name, address, store, neighbours, meter, ends_when_blocked=True)
         worker = LoneWorker(
-            desk,
+            config,
             name,
             lambda: ids.new("claim"),
             handed.lease,
@@ -47,7 +47,7 @@ async def open_isolated(
             renewal_thread=lease.thread,
             watchdog=lease.watchdog,
         )
-        progress.on_progress = worker.clear
+        progress.subscribe(worker.clear)
         yield worker
     finally:
         await store.close()

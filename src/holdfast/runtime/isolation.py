@@ -1,14 +1,14 @@
 """Isolation, the parent's end: a child process for each suspect, and what its death proves.
 
-    the worker claims a suspect → starts `python -m holdfast isolated APP` → the child takes the lease over under a name
-    of its own → it drives the job → the child ends → what it still held is judged (`model.suspicion`)
+    the worker claims a suspect → starts `python -m holdfast isolated APP` → the child takes the lease over under its
+    own name → it runs the job → the child ends → a job that it still held is judged (`model.crash_suspects`)
 
-The child is a fresh interpreter with the application, the environment and the log of its parent. Between them is a
-lifeline (`runtime.lifeline`): the child says its name over it and beats; it ends when the line is cut, and the kernel
-kills it with its parent. The lease is the child's own, so no other process may act on the job before the child is
-proven dead.
+The child is a fresh interpreter with the application, the environment and the log of its parent. A socket connects
+them (`runtime.supervisor_link`): the child sends its name and then beats; it ends when the connection is cut, and the
+kernel kills it when its parent dies. The child holds the lease, so no other process may act on the job before the
+child is proven dead.
 
-Only the parent knows how the child died, and writes it down. If both die together the lease runs out as any other, and
+Only the parent knows how the child died, and records it. If both die together the lease expires like any other, and
 nothing is proven.
 """
 
@@ -31,17 +31,17 @@ from holdfast.engine.loop_sleep import rest
 from holdfast.engine.telemetry import Telemetry
 from holdfast.errors import Fenced, MailWaiting, NotFound, Unavailable
 from holdfast.model.append import Holder, Move, append_of
-from holdfast.model.events import Event, JobDeadLettered, JobReleased, JobRequeued
-from holdfast.model.hash_chain import unseal
-from holdfast.model.jobs import JobHead
-from holdfast.model.states import MailKind, Status, WaitReason
-from holdfast.model.suspicion import (
+from holdfast.model.crash_suspects import (
     DIED_ALONE,
     SuspicionVerdict,
     count_kills_alone,
     describe_exit,
     judge_death,
 )
+from holdfast.model.events import Event, JobDeadLettered, JobReleased, JobRequeued
+from holdfast.model.hash_chain import unseal
+from holdfast.model.jobs import JobHead
+from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import SECOND
 from holdfast.runtime.supervisor_link import BEAT_S, PARENT, VARIABLE
 from holdfast.store.clock import Clock
@@ -55,13 +55,13 @@ ROOM: Final = 4
 SILENCE_S: Final = 15 * BEAT_S
 AGAIN_S: Final = 0.5
 NOT_STARTED_US: Final = 10 * SECOND
-"""So long a job waits after its child could not be started, for instance because the application cannot be loaded."""
+"""How long a job waits after its child could not be started, for instance because the application cannot be loaded."""
 
 log = logging.getLogger("holdfast.isolation")
 
 
 class Handed(msgspec.Struct, frozen=True):
-    """What a child is told: the lease that it takes over, and the label of its name."""
+    """Handover to a child: the lease that it takes over, and the label of its name."""
 
     lease: Held
     label: str
@@ -149,28 +149,28 @@ class ChildProcesses:
     async def _start(self, run: JobRun) -> tuple[asyncio.subprocess.Process, socket.socket]:
         label = re.split("@", self._worker)[0]
         handed = Handed(run.held, label)
-        ours, theirs = socket.socketpair()
-        with theirs:
+        own_end, child_end = socket.socketpair()
+        with child_end:
             child = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(child_end.fileno(),),
                 env=os.environ
                 | {
-                    VARIABLE: str(theirs.fileno()),
+                    VARIABLE: str(child_end.fileno()),
                     PARENT: str(os.getpid()),
                     HANDED: msgspec.json.encode(handed).decode(),
-                    "HOLDFAST_STORE": self._address,  # an address may have a password in it: not for `ps`
+                    "HOLDFAST_STORE": self._address,  # an address may contain a password: not for `ps`
                 },
                 start_new_session=True,
             )
         if self._draining.is_set():
             _stop(child, at_once=self._at_once)
-        return child, ours
+        return child, own_end
 
     async def _listen(self, child: asyncio.subprocess.Process, line: socket.socket) -> str:
-        """Until the line is cut: the name of the child's worker, or nothing if it never said one. A child that is
-        silent for too long is frozen, and killed."""
+        """Reads until the connection is cut. Returns the name of the child's worker, or "" if it never sent one. A
+        child that is silent for too long is frozen, and killed."""
         reader, writer = await asyncio.open_connection(sock=line)
         try:
             name = (await reader.readline()).decode().strip()
@@ -189,54 +189,58 @@ class ChildProcesses:
     # ── judging ───────────────────────────────────────────────────────────────────────────────────
 
     async def _judge(self, run: JobRun, name: str, status: int) -> None:
-        """The child is over; what it still held is given back or held as a dead letter."""
+        """Releases what the ended child still held, or holds it as a dead letter."""
         while True:
             try:
                 await self._write_down(run, name, status)
                 return
             except Unavailable as error:
                 if self._draining.is_set():
-                    return  # the lease runs out, and nothing is proven
+                    return  # the lease expires, and nothing is proven
                 log.warning("cannot say how the process of job %s ended: %s", run.grant.job_id, error)
                 await rest(AGAIN_S)
             except NotFound:
                 return
 
     async def _write_down(self, run: JobRun, name: str, status: int) -> None:
-        """The parent writes with the child's own lease: no other process has it, and no other may claim the job before.
-        A job that the child no longer holds has ended, waits, or was given back."""
+        """Writes with the child's own lease: no other process has it, and none may claim the job before. A job that
+        the child no longer holds has ended, waits, or was released."""
         job_id = run.grant.job_id
         head = await self._store.jobs.head(job_id)
         if head.status is not Status.RUNNING or head.lease_owner != name:
             self._tell_cleared(head)
             return
         events = await self._store.journal.read(job_id)
-        facts = [(one.at, unseal(one)) for one in events if one.body is not None]
+        decoded = [
+            (sealed_event.at, unseal(sealed_event))
+            for sealed_event in events
+            if sealed_event.body is not None
+        ]
         verdict = judge_death(
             status,
-            count_kills_alone(facts),
+            count_kills_alone(decoded),
             is_draining=self._draining.is_set(),
             has_decision=await self._has_decision(run, head),
         )
-        fact, move = rule(verdict, head, status, self._worker)
+        event, move = rule(verdict, head, status, self._worker)
         append = append_of(
             Holder(job_id, head.namespace, head.fence, head.lease_token, head.head),
-            [fact],
+            [event],
             at=max(events[-1].at, self._clock.wall_us()),
             mail_seen=head.mail_seq if verdict is SuspicionVerdict.CONVICTED else None,
             move=move,
         )
         try:
             await self._store.journal.append(append)
-        except MailWaiting:  # it came this moment, and may say that the job begins again
+        except MailWaiting:  # mail has just arrived, and may restart the job
             await self._write_down(run, name, status)
             return
         except Fenced:
-            return  # its lease ran out before this could be written: another worker has it
+            return  # the lease expired before this write: another worker holds the job
         self._tell_verdict(head, verdict, status)
 
     async def _has_decision(self, run: JobRun, head: JobHead) -> bool:
-        """Whether a person has decided about the job since this worker claimed it. What came before, the child has read
+        """Whether a person has decided about the job since this worker claimed it. The child has read earlier mail
         before it ran the job's code."""
         if head.mail_seq <= run.grant.mail_seq:
             return False
@@ -247,14 +251,14 @@ class ChildProcesses:
         died = f"its process {describe_exit(status)} while it ran alone"
         if verdict is SuspicionVerdict.CONVICTED:
             self._meter.record_isolation("convicted")
-            said = "job %s (%s) is a dead letter: %s. See: holdfast job %s"
+            message = "job %s (%s) is a dead letter: %s. See: holdfast job %s"
         else:
-            said = "job %s (%s) is still a suspect: %s. See: holdfast job %s"
-        log.warning(said, head.job_id, head.kind, died, head.job_id)
+            message = "job %s (%s) is still a suspect: %s. See: holdfast job %s"
+        log.warning(message, head.job_id, head.kind, died, head.job_id)
 
     def _tell_cleared(self, head: JobHead) -> None:
         if head.takeovers and head.status is Status.PENDING:
-            return  # drained before it could prove anything
+            return  # drained: nothing is proven
         self._meter.record_isolation("cleared")
         log.info(
             "job %s (%s) ran in a process of its own, which survived: no longer a suspect (%s)",
@@ -263,7 +267,8 @@ class ChildProcesses:
 
 
 def rule(verdict: SuspicionVerdict, head: JobHead, status: int, parent: str) -> tuple[Event, Move]:
-    """What is written for a job whose child process died: a dead letter, one more death, or nothing that counts."""
+    """The event and the move for a job whose child process died: a dead letter, one more death, or a release that
+    counts as neither."""
     died = f"{DIED_ALONE}: it {describe_exit(status)}"
     back = Move(status=Status.PENDING, ready_at=head.ready_at)
     match verdict:
@@ -271,13 +276,13 @@ def rule(verdict: SuspicionVerdict, head: JobHead, status: int, parent: str) -> 
             cause = {"why": died, "holder": head.lease_owner}
             return JobDeadLettered((cause,)), Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
         case SuspicionVerdict.SUSPECT:
-            fact = JobRequeued(died, parent, takeover=True, holder=head.lease_owner)
-            return fact, msgspec.structs.replace(back, takeover=True)
+            event = JobRequeued(died, parent, takeover=True, holder=head.lease_owner)
+            return event, msgspec.structs.replace(back, takeover=True)
         case SuspicionVerdict.UNPROVEN:
             return JobReleased(why=died), back
 
 
 def _stop(child: asyncio.subprocess.Process, *, at_once: bool) -> None:
-    """Two signals for two meanings: the kernel makes one of two that are the same and come together."""
+    """Two different signals: the kernel merges equal signals that are pending together."""
     with contextlib.suppress(ProcessLookupError):
         child.send_signal(signal.SIGINT if at_once else signal.SIGTERM)

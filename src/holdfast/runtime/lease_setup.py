@@ -1,4 +1,4 @@
-"""The lease of a worker process, put together: its renewal, the thread that beats, and the watchdog with its limit.
+"""Lease setup of a worker process: lease renewal, the renewal thread, and the watchdog with its limit.
 
 HOLDFAST_LEASE_TTL=30s         how long the worker may be silent before others take its jobs over
 HOLDFAST_BLOCKING_LIMIT=5m     how long code may block its event loop before it gives up its jobs
@@ -34,7 +34,7 @@ log = logging.getLogger("holdfast")
 
 
 class LeaseParts(msgspec.Struct, frozen=True):
-    """What keeps the lease of one worker."""
+    """The parts that keep the lease of one worker."""
 
     renewal: LeaseRenewal
     thread: RenewalThread | None
@@ -50,8 +50,8 @@ def make_lease(
     *,
     ends_when_blocked: bool,
 ) -> LeaseParts:
-    """The parts for a worker of this process. A store in memory has no other process that could take a lease away, and
-    needs no thread."""
+    """Makes the parts for a worker of this process. A store in memory has no other process that could take a lease
+    over, and needs no thread."""
     ids = RandomIds()
     renewal = LeaseRenewal(
         worker,

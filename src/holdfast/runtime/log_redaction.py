@@ -1,8 +1,8 @@
-"""What this process must not write down, made known when a store is opened; and log lines without it.
+"""Log redaction: sets the redaction rules of this process when a store is opened, and redacts its log lines.
 
-HOLDFAST_REDACT says which rules hold: some of `values`, `shapes`, `headers` and `fields`, with commas between; the
-first three, if it is not set; `none` for none. Every process of one deployment should have the same, and the same
-secrets: the digest of a call is that of its arguments without them.
+HOLDFAST_REDACT names the rules: some of `values`, `shapes`, `headers` and `fields`, with commas between; the first
+three, if it is not set; `none` for none. Every process of one deployment should have the same rules and the same
+secrets: the digest of a call is computed from its redacted arguments.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOGGERS: Final = ("holdfast", "asyncio", "uvicorn")
 
 
 def guard(address: str = "", environment: Mapping[str, str] | None = None) -> None:
-    """The rules of this process are set from its environment, and hold for its log as well. Saying it again is fine."""
+    """Sets the rules of this process from its environment, also for its log. May be called again."""
     environment = os.environ if environment is None else environment
     rules = _rules(environment.get(SETTING, ""))
     before = [(name, value) for value, name in redaction.here().values.items()]
@@ -46,13 +46,13 @@ def guard(address: str = "", environment: Mapping[str, str] | None = None) -> No
 
 
 def _rules(setting: str) -> frozenset[str]:
-    named = frozenset(word.strip() for word in (setting or _USUAL).lower().split(",") if word.strip())
-    if named == {"none"}:
+    names = frozenset(word.strip() for word in (setting or _USUAL).lower().split(",") if word.strip())
+    if names == {"none"}:
         return frozenset()
-    if unknown := named - _RULES:
+    if unknown := names - _RULES:
         msg = f"{SETTING} names {', '.join(sorted(unknown))}, which is no rule"
         raise InvalidSetting(msg, hint=f"Name some of {', '.join(sorted(_RULES))}, or none.")
-    return named
+    return names
 
 
 def _password(address: str) -> list[tuple[str, str]]:
@@ -65,7 +65,8 @@ def _password(address: str) -> list[tuple[str, str]]:
 
 
 class _Records:
-    """Log records of ours, and of what we run on, are made without secrets: text, arguments and traceback."""
+    """Makes log records of Holdfast, and of the libraries it runs on, without secrets: text, arguments and
+    traceback."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -75,18 +76,18 @@ class _Records:
         if not record.name.startswith(_LOGGERS):
             return record
         try:
-            said = record.getMessage()
-        except Exception:  # a text that does not fit its arguments: logging itself says so, in its own way
+            message = record.getMessage()
+        except Exception:  # a text that does not match its arguments: logging reports it itself
             return record
-        if (clean := redact(said)) != said:
+        if (clean := redact(message)) != message:
             record.msg, record.args = clean, None
         if record.exc_info and record.exc_info[0] is not None:
-            told = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
-            if (clean := redact(told)) != told:
+            text = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
+            if (clean := redact(text)) != text:
                 record.exc_text = clean
         return record
 
 
 def last_words(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """A traceback on stderr without secrets, for `sys.excepthook`: a crash is told as freely as anything else."""
+    """Writes a traceback to stderr without secrets, for `sys.excepthook`: a crash could show them like any log line."""
     sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))

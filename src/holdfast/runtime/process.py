@@ -1,10 +1,10 @@
-"""Everything in one process: a store, a committer, and a worker that drives the jobs of an application.
+"""Process: a store, a group commit, and a worker that runs the jobs of an application, in one process.
 
 A process submits, drives or serves:
 
     submits    `agent.start(…)`: jobs are stored; nothing is claimed, and there is no worker in this process
-    drives     `await agent(…)`: a worker that claims these jobs, their descendants and what stands before them
-    serves     `app.running()`, `holdfast worker`: a worker that is listed and claims whatever it has code for
+    drives     `await agent(…)`: a worker that claims these jobs, their descendants and the jobs before them
+    serves     `app.running()`, `holdfast worker`: a worker that is listed and claims every job it has code for
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from holdfast.engine.audit_hook import IoMonitor
 
 UNSERVED_S: Final = 2.0
-"""How long a result is waited for before it is checked that a worker serves the job."""
+"""How long a caller waits for a result before the process checks that a worker serves the job."""
 
 log = logging.getLogger("holdfast")
 
@@ -68,7 +68,7 @@ def default_worker_command(_kind: str) -> str:
 
 
 class Process:
-    """The store of this process, and the worker that it may have. Open one with `open_process`, close it when done."""
+    """The store of this process, and its worker if it has one. Open one with `open_process`, close it when done."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Process:
         worker: Worker,
         scribe: StreamWriter,
         maintenance: Maintenance,
-        herald: WorkerHeartbeat | None = None,
+        heartbeat: WorkerHeartbeat | None = None,
         *,
         serving: bool = True,
         schedules: Sequence[Schedule] = (),
@@ -86,12 +86,12 @@ class Process:
         self.maintenance = maintenance
         self._worker = worker
         self._scribe = scribe
-        self._herald = herald
+        self._heartbeat = heartbeat
         self._schedules = schedules
         self._worker_command = worker_command
         self._telling: asyncio.Task[None] | None = None
         self._ids = RandomIds()
-        self._serving = self.maintenance.serving = serving
+        self._serving = serving
         self._warned: set[tuple[str, str]] = set()
         self._working: asyncio.Task[None] | None = None
         if serving:
@@ -107,16 +107,17 @@ class Process:
             await self._worker.work()
         finally:
             if self._telling is not None:
-                await asyncio.wait([self._telling])  # else it could be listed again after it has left
-            if self._herald is not None and self._serving:
-                await self._herald.leave()
+                await asyncio.wait([self._telling])  # otherwise it could be listed again after it has left
+            if self._heartbeat is not None and self._serving:
+                await self._heartbeat.leave()
 
     async def serve(self) -> None:
-        """This process is a worker now: it is listed, its schedules stand, what its dead neighbours held is free, and
-        it claims every job that it has code for."""
+        """Makes this process a worker: it is listed, its schedules are registered, the leases of its dead neighbours
+        are expired, and it claims every job that it has code for."""
         if self._serving:
             return
-        self._serving = self.maintenance.serving = True
+        self._serving = True
+        self.maintenance.serve()
         await stand(self.store, self._schedules)
         await self.maintenance.run_round()
         self._worker.serve()
@@ -124,7 +125,7 @@ class Process:
 
     @property
     def name(self) -> str:
-        """The worker's name, as journals have it."""
+        """The worker's name, as in journals."""
         return self._worker.name
 
     def now_us(self) -> int:
@@ -152,36 +153,36 @@ class Process:
                 check.cancel()
 
     async def drive(self, job_id: str) -> Any:
-        """What the job returned. Until then this process drives it, its descendants, and what stands before it in its
-        session; another process that has it already is left to it."""
+        """Returns the job's result. Until then this process runs the job, its descendants, and the jobs before it in
+        its session; if another process holds it already, that one runs it."""
         if self._serving:  # the job is claimed like any other
             return await self.result(job_id)
         with self._worker.drive(job_id):
             if self._working is None:
                 self._begin()
-                await self.maintenance.run_round()  # a job whose driver was killed is free at once
+                await self.maintenance.run_round()  # a job whose process was killed is claimable at once
             return await self.result(job_id)
 
     async def _warn_unserved(self, job_id: str) -> None:
-        """A job that waits for a worker while none is there is reported with the command that starts one, once for each
+        """Reports a job that waits for a worker while there is none, with the command that starts one, once for each
         kind and queue."""
         try:
             head = await self.store.jobs.head(job_id)
-            about = (head.kind, head.queue)
+            kind_and_queue = (head.kind, head.queue)
             if self._worker.is_driving(job_id):
                 return
-            if head.status not in {Status.PENDING, Status.WAITING} or await self._is_served(*about):
+            if head.status not in {Status.PENDING, Status.WAITING} or await self._is_served(*kind_and_queue):
                 return
         except HoldfastError as error:
             log.warning("cannot look for a worker: %s", error)
             return
-        if about in self._warned:  # another wait was quicker
+        if kind_and_queue in self._warned:  # another caller was quicker
             return
-        self._warned.add(about)
+        self._warned.add(kind_and_queue)
         log.warning(
             "job %s is waiting: no running worker serves %r in queue %r. Start one: %s",
             job_id,
-            *about,
+            *kind_and_queue,
             self._worker_command(head.kind),
         )
 
@@ -221,32 +222,33 @@ class Process:
         return watch(self.store, job_id, after=after, stream=stream, scribe=self._scribe)
 
     def set_drain_handler(self, drain: Callable[[], None]) -> None:
-        """`drain` is called once if somebody asks this worker to drain, unless it drains already."""
-        if self._herald is not None:
-            self._herald.asked_to_drain = lambda: drain() if self._telling is None else None
+        """Sets a handler that is called once when an operator requests that this worker drains, unless it drains
+        already."""
+        if self._heartbeat is not None:
+            self._heartbeat.on_drain(lambda: drain() if self._telling is None else None)
 
     def drain(self) -> None:
-        """No more claims; what runs is finished or given back. Said twice: given back at once."""
-        if self._telling is None and self._herald is not None:
+        """Claims no more; runs finish or release their jobs. Called a second time: they release them at once."""
+        if self._telling is None and self._heartbeat is not None:
             self._telling = asyncio.get_running_loop().create_task(
-                self._herald.drain(), name="holdfast-draining"
+                self._heartbeat.drain(), name="holdfast-draining"
             )
         self._worker.drain()
 
-    async def mark_done(self) -> None:
-        """The worker has ended by itself, after a drain."""
+    async def wait_until_done(self) -> None:
+        """Waits until the worker has ended by itself, after a drain."""
         if self._working is not None:
             await asyncio.wait([self._working])
 
     async def close(self) -> None:
-        """What ran was finished or given back, and nothing is held open."""
+        """Finishes or releases what runs, and closes the store."""
         self._worker.drain(at_once=True)
-        await self.mark_done()
+        await self.wait_until_done()
         await self.store.close()
 
 
 class Foreground(Process):
-    """A process that drives every job whose result is awaited, for commands that run a job before one's eyes."""
+    """A process that runs every job whose result is awaited, for commands that run a job in the foreground."""
 
     async def result(self, job_id: str) -> Any:
         if self._worker.is_driving(job_id):
@@ -271,34 +273,35 @@ async def open_process(
     isolated_command: Sequence[str] | None = None,
     on_undurable: OnUndurable = "ignore",
 ) -> Process:
-    """A process on the store at this address. `serving`: it is a worker at once; otherwise it claims nothing until it
-    is told to drive a job or to serve. `worker_command` gives the command that starts a worker for a kind.
-    `isolated_command` starts a process that drives one job alone, with the same application; without it suspects are
-    driven here if they are to be driven here, and are otherwise left to other workers. `ends_when_blocked`: the process
-    is ended when code blocks its event loop for too long; an application that works in its own process lets its jobs
-    go instead. `on_undurable`: what happens when job code does something outside without a tool."""
+    """Opens a process on the store at this address. `serving`: it is a worker at once; otherwise it claims nothing
+    until `drive` or `serve` is called. `worker_command` gives the command that starts a worker for a kind.
+    `isolated_command` starts a process that runs one isolated job, with the same application; without it suspects run
+    here only if `drive` names them, and are otherwise left to other workers. `ends_when_blocked`: the process ends when
+    code blocks its event loop for too long; an application that runs jobs in its own process releases them instead.
+    `on_undurable`: what happens when job code does something to the outside world without a tool."""
     offer = WorkerOffer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
-    points_of(os.environ)  # a crash that cannot be meant is refused before a store is opened
+    points_of(os.environ)  # an invalid crash point is rejected before a store is opened
     meter = add_spans(os.environ, meter)
     store = crashing(await open_store(address), os.environ)
     ids, clock = RandomIds(), store.clock
     neighbours = Neighbours(HostProcesses(clock.boot()))
-    named = name or neighbours.my_name(socket.gethostname())
+    own_name = name or neighbours.my_name(socket.gethostname())
     scribe = StreamWriter(store.streams)
     how = RunOptions(strict=strict, on_undurable=on_undurable, isolates=isolated_command is not None)
-    desk = make_desk(store, programs, address, neighbours, scribe, meter, how)
-    isolation = isolated_command and ChildProcesses(store, clock, address, isolated_command, named, meter)
-    rules = Rules(failed_attempts_max=ATTEMPTS_MAX, by=f"sweep of {named}")
-    herald = _herald(store, clock, neighbours, named, offer)
-    lease = make_lease(named, address, store, neighbours, meter, ends_when_blocked=ends_when_blocked)
+    config = make_desk(store, programs, address, neighbours, scribe, meter, how)
+    isolation = isolated_command and ChildProcesses(store, clock, address, isolated_command, own_name, meter)
+    rules = Rules(failed_attempts_max=ATTEMPTS_MAX, by=f"sweep of {own_name}")
+    heartbeat = _herald(store, clock, neighbours, own_name, offer)
+    lease = make_lease(own_name, address, store, neighbours, meter, ends_when_blocked=ends_when_blocked)
     maintenance = Maintenance(
-        *(store, clock, neighbours, rules, random.random, meter, herald),
+        *(store, clock, neighbours, rules, random.random, meter, heartbeat),
         capabilities=offer.capabilities,
         leaves_suspects=isolated_command is None,
+        serving=False,
     )
     worker = Worker(
-        desk,
-        named,
+        config,
+        own_name,
         lambda: ids.new("claim"),
         queues=offer.queues,
         concurrency=offer.concurrency,
@@ -316,7 +319,7 @@ async def open_process(
         worker,
         scribe,
         maintenance,
-        herald,
+        heartbeat,
         serving=False,
         schedules=schedules,
         worker_command=worker_command,
@@ -327,7 +330,7 @@ async def open_process(
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How jobs are driven in a process, as its application or its command line says."""
+    """How jobs run in a process, by its application or its command line."""
 
     strict: bool = False
     on_undurable: OnUndurable = "ignore"
@@ -343,7 +346,7 @@ def make_desk(
     meter: Telemetry,
     how: RunOptions,
 ) -> RunnerConfig:
-    """What the runs of this process need, on the store's clock and with the host's randomness."""
+    """The configuration of the runs of this process, with the store's clock and the host's randomness."""
     return RunnerConfig(
         store,
         GroupCommit(store.journal, meter),
@@ -364,7 +367,7 @@ def make_desk(
 def _herald(
     store: Store, clock: Clock, neighbours: Neighbours, worker: str, offer: WorkerOffer
 ) -> WorkerHeartbeat:
-    """Who says for this process that it is there, once it serves."""
+    """The heartbeat of this process, which lists it once it serves."""
     presence = Presence(
         worker=worker,
         identity=neighbours.my_identity() or RandomIds().new("process"),
@@ -376,7 +379,7 @@ def _herald(
 
 
 def _inspector(base_path: Path, own_file: Path | None) -> Inspector:
-    """Who looks whether evidence holds; loaded when there is some."""
+    """Checks evidence; imported when there is some."""
 
     async def inspect(pack: EvidenceSet) -> Sequence[Result]:
         from holdfast.engine.evidence import Looker
@@ -388,7 +391,7 @@ def _inspector(base_path: Path, own_file: Path | None) -> Inspector:
 
 
 def _make_io_monitor(on_undurable: OnUndurable) -> IoMonitor | None:
-    """What looks at job code; loaded where it is wanted."""
+    """The monitor of job code; imported where it is wanted."""
     if on_undurable == "ignore":
         return None
     from holdfast.engine.audit_hook import make_io_monitor
@@ -397,6 +400,6 @@ def _make_io_monitor(on_undurable: OnUndurable) -> IoMonitor | None:
 
 
 def _own_file(address: str) -> Path | None:
-    """The store's file, if it is one: nobody opens it but through our own library."""
+    """The store's file, if it is SQLite: only our own library opens it."""
     place = parse(address)
     return place.path if place.kind == "sqlite" else None

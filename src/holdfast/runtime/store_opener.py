@@ -1,4 +1,4 @@
-"""Opening a store by its address."""
+"""Store opener: opens a store by its address."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ async def open_store(
     ids: IdSource | None = None,
     migrating: bool = True,
 ) -> Store:
-    """An open store at this address; what must not be written into it is known. Drivers are imported only for the
-    database that is asked for, and encryption only where there are keys."""
+    """Opens the store at this address, after the redaction rules are set. Imports only the driver of this database,
+    and encryption only where there are keys."""
     guard(where)
     place, codec = address.parse(where), _codec()
     ids = RandomIds() if ids is None else ids
@@ -54,7 +54,7 @@ async def open_store(
 
 
 def _codec() -> Codec | None:
-    """What encrypts payloads, if HOLDFAST_PAYLOAD_KEYS names keys."""
+    """The codec that encrypts payloads, if HOLDFAST_PAYLOAD_KEYS names keys."""
     where = os.environ.get(PAYLOAD_KEYS, "")
     if not where:
         return None

@@ -1,12 +1,12 @@
-"""Processes that belong together, kept alive: whoever dies is replaced, and everybody ends together.
+"""Supervisor: keeps processes that belong together alive; replaces each that dies, and ends all of them together.
 
     a part dies            another takes its place at once; if that dies too, a little later each time
-    a part falls silent    it is frozen, maybe in the middle of a write that everybody waits for: killed, then replaced
-    a part never got up    nobody would: all end, with its exit status
-    told to stop           every part is told once, and has its own time to finish; told again, once more
+    a part falls silent    it is frozen, maybe in the middle of a write that the others wait for: killed, then replaced
+    a part never starts    no replacement would: all end, with its exit status
+    `stop` is called       every part gets a signal, and has its own time to finish; called again, another signal
 
-The parts are in process groups of their own, so that Ctrl-C in a terminal is heard by the supervisor alone, and told to
-each part once. What a dead worker held is not this file's business: its replacement proves it dead and takes its jobs.
+Each part is in its own process group, so that Ctrl-C in a terminal reaches the supervisor alone, which signals each
+part once. The jobs of a dead worker are not handled here: its replacement proves it dead and takes them over.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.runtime.supervisor_link import BEAT_S, PARENT, VARIABLE
 SILENCE_S: Final = 15 * BEAT_S
 AGAIN_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 LIVED_S: Final = 30.0
-"""Who lived so long died of something else than the one before."""
+"""A part that lived for this long did not die of the same cause as the one before."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Supervisor:
-    """Call `run` once. `tell` hears of every process that gets up, dies or is replaced, in a sentence."""
+    """Call `run` once. `tell` gets a sentence about every process that starts, dies or is replaced."""
 
     def __init__(self, parts: Sequence[Part], tell: Callable[[str], None], up: Callable[[], None]) -> None:
         self._parts = parts
@@ -48,19 +48,19 @@ class Supervisor:
         self._stopping = asyncio.Event()
 
     async def run(self) -> int:
-        """All parts have ended; 0 if they were told to."""
-        keeping = [asyncio.create_task(self._keep(part), name=part.name) for part in self._parts]
-        return max([await kept for kept in keeping])
+        """Runs until all parts have ended. Returns 0 if they were stopped."""
+        tasks = [asyncio.create_task(self._keep(part), name=part.name) for part in self._parts]
+        return max([await task for task in tasks])
 
     def stop(self) -> None:
-        """Every part that runs is told to end; none is replaced any more."""
+        """Signals every running part to end; none is replaced any more."""
         self._stopping.set()
         for process in self._running.values():
             if process.returncode is None:
                 process.terminate()
 
     async def _keep(self, part: Part) -> int:
-        """The part is there until all stop. Its exit status, if it could not even get up; else 0."""
+        """Keeps the part alive until all stop. Returns its exit status, if it never started; else 0."""
         loop, deaths = asyncio.get_running_loop(), 0
         while True:
             began = loop.time()
@@ -84,19 +84,19 @@ class Supervisor:
         return True
 
     async def _live(self, part: Part) -> tuple[asyncio.subprocess.Process, bool]:
-        """One life of the part, and whether it got up in it."""
-        ours, theirs = socket.socketpair()
-        with theirs:
+        """Runs the part once. Returns its process, and whether it reported that it was ready."""
+        own_end, child_end = socket.socketpair()
+        with child_end:
             process = self._running[part.name] = await asyncio.create_subprocess_exec(
                 *part.command,
                 stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), *part.shared),
-                env=os.environ | {VARIABLE: str(theirs.fileno()), PARENT: str(os.getpid())},
+                pass_fds=(child_end.fileno(), *part.shared),
+                env=os.environ | {VARIABLE: str(child_end.fileno()), PARENT: str(os.getpid())},
                 start_new_session=True,
             )
         if self._stopping.is_set():
             process.terminate()
-        reader, writer = await asyncio.open_connection(sock=ours)
+        reader, writer = await asyncio.open_connection(sock=own_end)
         try:
             got_up = await self._listen(part, process, reader)
         finally:
@@ -107,11 +107,12 @@ class Supervisor:
     async def _listen(
         self, part: Part, process: asyncio.subprocess.Process, reader: asyncio.StreamReader
     ) -> bool:
-        """Until the line is cut, by whichever end of the process; whether it said that it was ready."""
-        said = (await reader.readline()).decode()
-        if not said:
+        """Reads until the connection is cut by the end of the process. Returns whether it reported that it
+        was ready."""
+        message = (await reader.readline()).decode()
+        if not message:
             return False
-        self._tell(f"{part.name} {process.pid} is up{': ' if said.strip() else ''}{said.strip()}")
+        self._tell(f"{part.name} {process.pid} is up{': ' if message.strip() else ''}{message.strip()}")
         self._has_got_up(part)
         while True:
             try:

@@ -1,14 +1,15 @@
-"""The line between a process and the supervisor that started it: a socket, and one thread at the process's end.
+"""Supervisor link: a socket between a process and the supervisor that started it, and one thread in the process.
 
-Over it the process says that it is ready, and then, every second, that it is alive. The supervisor says nothing; its
-end of the line is open as long as it lives. So both learn of the other's death from the kernel, however it came: a
-supervisor that was killed leaves no workers behind that nobody asked for, and a process that was frozen falls silent.
+Over it the process reports that it is ready, and then, every second, that it is alive. The supervisor sends nothing;
+its end of the socket is open as long as it lives. So both learn of the other's death from the kernel, whatever the
+cause: a supervisor that is killed leaves no workers behind, and a process that is frozen falls silent.
 
-A process that is stopped hears nothing: the kernel wakes it when its supervisor dies (`follow_parent`), and its thread
-then finds the line cut. It is woken and not killed, because a call that is unsafe to repeat may be under way.
+A process that is stopped by a signal notices nothing: the kernel wakes it when its supervisor dies (`follow_parent`),
+and its thread then finds the socket closed. It is woken and not killed, because a call that is unsafe to repeat may be
+in progress.
 
-The thread beats for the process and not for its event loop: a loop that is held up is the watchdog's to tell, and is no
-reason to kill.
+The thread beats for the process and not for its event loop: the watchdog reports a blocked loop, which is no reason to
+kill the process.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ BEAT_S: Final = 1.0
 
 
 def follow_parent(number: signal.Signals = signal.SIGCONT) -> None:
-    """The kernel sends this signal when the thread that started this process ends; for one that was started over a
-    lifeline. Called once, first of all: from then on nothing can be missed, and what was missed before ends the process
-    here. Where the kernel has no such call, the line alone tells of the parent's death."""
+    """Makes the kernel send this signal when the thread that started this process ends; for a process with a
+    supervisor link. Called once, first of all: if the parent has died before the call, the process ends here. Where
+    the kernel has no such call, the socket alone shows the parent's death."""
     parent = os.environ.pop(PARENT, "")
     if not parent or not sys.platform.startswith("linux"):
         return
@@ -38,20 +39,20 @@ def follow_parent(number: signal.Signals = signal.SIGCONT) -> None:
 
     ctypes.CDLL(None, use_errno=True).prctl(_SET_PARENT_DEATH_SIGNAL, int(number), 0, 0, 0)
     if os.getppid() != int(parent):
-        os._exit(1)  # the parent died before it could be followed
+        os._exit(1)  # the parent died before this call
 
 
-def ready(said: str = "") -> bool:
-    """The supervisor knows that this process is at work, and hears from it until its end; False if there is none."""
-    named = os.environ.pop(VARIABLE, "")  # what this process starts is not on the line
-    if named:
-        line = socket.socket(fileno=int(named))
+def ready(message: str = "") -> bool:
+    """Tells the supervisor that this process is ready, and beats until its end; False if there is no supervisor."""
+    descriptor = os.environ.pop(VARIABLE, "")  # processes that this one starts have no link
+    if descriptor:
+        line = socket.socket(fileno=int(descriptor))
         line.set_inheritable(False)
         line.settimeout(BEAT_S)
-        with contextlib.suppress(OSError):  # the thread finds out as well
-            line.sendall(f"{said}\n".encode())
+        with contextlib.suppress(OSError):  # the thread notices it as well
+            line.sendall(f"{message}\n".encode())
         threading.Thread(target=_beat, args=(line,), name="holdfast-lifeline", daemon=True).start()
-    return bool(named)
+    return bool(descriptor)
 
 
 def _beat(line: socket.socket) -> None:
@@ -63,5 +64,5 @@ def _beat(line: socket.socket) -> None:
             except TimeoutError:
                 line.sendall(b"\n")
     except OSError:
-        pass  # the other end is gone, which is what the line is for
+        pass  # the supervisor is gone
     os.kill(os.getpid(), signal.SIGTERM)

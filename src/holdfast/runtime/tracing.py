@@ -1,14 +1,14 @@
-"""Spans of what a process does, for OpenTelemetry: `pip install 'holdfast[otel]'` and HOLDFAST_OTEL=1, or the usual
-variables of OpenTelemetry. Without them the library is not even imported.
+"""Tracing: OpenTelemetry spans of what a process does. Enabled by `pip install 'holdfast[otel]'` and HOLDFAST_OTEL=1,
+or by the usual variables of OpenTelemetry. Without them the library is not even imported.
 
-    invoke_agent support             one run of a job, from its claim to its end, its sleep or its loss
-    ├── chat claude-…                a model is asked
+    invoke_agent support             one run of a job, from its claim to its end, its suspension or its loss
+    ├── chat claude-…                a request to a model
     └── execute_tool refund          a call's own code
 
-Names are those of the GenAI conventions. The trace of a job follows from its id, and the span of a run from its fence:
-so all runs of a job are one trace, whichever workers drove it, and a run that took over links to the one that it took
-over from. What is replayed happened before, and is drawn nowhere again. Nothing that a job was given or answered is in
-a span: arguments, messages and texts of errors stay in the journal.
+Names are those of the GenAI conventions. The trace of a job is derived from its id, and the span of a run from its
+fence: so all runs of a job are one trace, whichever workers ran it, and a run that took over links to the one that it
+took over from. Replayed calls get no new spans. No input or output of a job is in a span: arguments, messages and
+texts of errors stay in the journal.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _GOOD: Final = frozenset({"succeeded", "answered", "completed", "waiting", "pend
 
 
 def is_wanted(environ: Mapping[str, str]) -> bool:
-    """Whether somebody asked for spans."""
+    """Whether the environment enables spans."""
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
-    said = environ.get("HOLDFAST_OTEL", "")
-    if said:
-        return said not in {"0", "false", "no"}
+    setting = environ.get("HOLDFAST_OTEL", "")
+    if setting:
+        return setting not in {"0", "false", "no"}
     return any(environ.get(name, "none") != "none" for name in _MEANT)
 
 
 def add_spans(environ: Mapping[str, str], meter: Telemetry) -> Telemetry:
-    """The meter, and spans beside it if the environment wants them."""
+    """The meter, with spans beside it if the environment enables them."""
     if not is_wanted(environ):
         return meter
     spans = Spans(_provider(environ))
@@ -58,16 +58,16 @@ def add_spans(environ: Mapping[str, str], meter: Telemetry) -> Telemetry:
 
 
 def _provider(environ: Mapping[str, str]) -> TracerProvider:
-    """The application's own provider, if it has set one up; else one that sends where the environment says."""
+    """The application's own provider, if it has set one up; else one that exports to where the environment says."""
     try:
         from opentelemetry import trace
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource
         from opentelemetry.sdk.trace import TracerProvider as Sdk
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 
-        there = trace.get_tracer_provider()
-        if isinstance(there, Sdk):
-            return there
+        current = trace.get_tracer_provider()
+        if isinstance(current, Sdk):
+            return current
         exporter: SpanExporter
         if environ.get("OTEL_TRACES_EXPORTER") == "console":
             exporter = ConsoleSpanExporter()
@@ -80,14 +80,14 @@ def _provider(environ: Mapping[str, str]) -> TracerProvider:
     except ImportError as error:
         msg = "OpenTelemetry is asked for, and not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[otel]', or HOLDFAST_OTEL=0.") from error
-    made = Sdk(resource=Resource.create({SERVICE_NAME: environ.get("OTEL_SERVICE_NAME", "holdfast")}))
-    made.add_span_processor(BatchSpanProcessor(exporter))
-    trace.set_tracer_provider(made)
-    return made
+    provider = Sdk(resource=Resource.create({SERVICE_NAME: environ.get("OTEL_SERVICE_NAME", "holdfast")}))
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    return provider
 
 
 class Spans(Telemetry):
-    """Draws runs, calls and requests to models."""
+    """Makes spans of runs, calls and requests to models."""
 
     def __init__(self, provider: TracerProvider) -> None:
         from importlib.metadata import version
@@ -102,7 +102,7 @@ class Spans(Telemetry):
         trace_id = trace_id_of(grant.namespace, grant.job_id)
         links = []
         if grant.takeover:
-            # The lease was not given back, so nobody has had the job in between.
+            # The lease was not released, so no other worker held the job in between.
             before = span_id_of(trace_id, grant.fence - 1)
             links.append(Link(SpanContext(trace_id, before, is_remote=True, trace_flags=TraceFlags(1))))
         attributes: dict[str, Any] = {
@@ -151,7 +151,7 @@ class Spans(Telemetry):
 
 
 class _Drawn(Timed):
-    """A span that is under way; `current` ones are the parents of what begins inside them."""
+    """A span in progress; a `current` one is the parent of spans that begin inside it."""
 
     __slots__ = ("_span", "_token")
 
@@ -161,17 +161,17 @@ class _Drawn(Timed):
         self._span = span
         self._token = context.attach(trace.set_span_in_context(span)) if current else None
 
-    def over(self, how: str, told: Any = None) -> None:
+    def over(self, how: str, detail: Any = None) -> None:
         from opentelemetry import context
         from opentelemetry.trace import StatusCode
 
         self._span.set_attribute("holdfast.outcome", how)
-        if how == "answered" and isinstance(told, dict):
+        if how == "answered" and isinstance(detail, dict):
             for name, attribute in _TOKENS.items():
-                if name in told:
-                    self._span.set_attribute(attribute, told[name])
+                if name in detail:
+                    self._span.set_attribute(attribute, detail[name])
         if how not in _GOOD:
-            self._span.set_attribute("error.type", _kind_of(told) or how)
+            self._span.set_attribute("error.type", _kind_of(detail) or how)
             self._span.set_status(StatusCode.ERROR)
         self._span.end()
         if self._token is not None:
@@ -179,99 +179,99 @@ class _Drawn(Timed):
 
 
 def _provider_in(step_key: str) -> str:
-    """A request to a model is a step that is named for its wire: `0/anthropic.messages#1`."""
+    """The provider of a request to a model, whose step is named after its wire format: `0/anthropic.messages#1`."""
     return step_key.rpartition("/")[2].partition("#")[0].partition(".")[0]
 
 
-def _kind_of(told: Any) -> str | None:
-    """What kind of error it was: never its text, which may hold anything."""
-    if isinstance(told, HoldfastError):
-        return told.code
-    if isinstance(told, Exception):
-        return type(told).__qualname__
-    if isinstance(told, dict):
-        return str(told.get("status") or told.get("kind") or "") or None
+def _kind_of(detail: Any) -> str | None:
+    """The kind of the error: never its text, which may contain anything."""
+    if isinstance(detail, HoldfastError):
+        return detail.code
+    if isinstance(detail, Exception):
+        return type(detail).__qualname__
+    if isinstance(detail, dict):
+        return str(detail.get("status") or detail.get("kind") or "") or None
     return None
 
 
 class Both(Telemetry):
-    """Two who watch."""
+    """Telemetry that reports to two others."""
 
-    def __init__(self, one: Telemetry, other: Telemetry) -> None:
-        self._one, self._other = one, other
+    def __init__(self, first: Telemetry, second: Telemetry) -> None:
+        self._first, self._second = first, second
 
     def commit(self, appends: Sequence[Append]) -> Timed:
-        return _Pair(self._one.commit(appends), self._other.commit(appends))
+        return _Pair(self._first.commit(appends), self._second.commit(appends))
 
     def attempt(self, grant: Grant) -> Timed:
-        return _Pair(self._one.attempt(grant), self._other.attempt(grant))
+        return _Pair(self._first.attempt(grant), self._second.attempt(grant))
 
     def call(self, owner: Owner, name: str, effect: str, step_key: str) -> Timed:
-        asked = (owner, name, effect, step_key)
-        return _Pair(self._one.call(*asked), self._other.call(*asked))
+        arguments = (owner, name, effect, step_key)
+        return _Pair(self._first.call(*arguments), self._second.call(*arguments))
 
     def model(self, owner: Owner, model: str, step_key: str) -> Timed:
-        return _Pair(self._one.model(owner, model, step_key), self._other.model(owner, model, step_key))
+        return _Pair(self._first.model(owner, model, step_key), self._second.model(owner, model, step_key))
 
     def record_claims(self, grants: Sequence[Grant]) -> None:
-        self._one.record_claims(grants)
-        self._other.record_claims(grants)
+        self._first.record_claims(grants)
+        self._second.record_claims(grants)
 
     def record_refusal(self, error: HoldfastError) -> None:
-        self._one.record_refusal(error)
-        self._other.record_refusal(error)
+        self._first.record_refusal(error)
+        self._second.record_refusal(error)
 
     def record_replay(self) -> None:
-        self._one.record_replay()
-        self._other.record_replay()
+        self._first.record_replay()
+        self._second.record_replay()
 
     def record_cache_lookup(self, *, hit: bool) -> None:
-        self._one.record_cache_lookup(hit=hit)
-        self._other.record_cache_lookup(hit=hit)
+        self._first.record_cache_lookup(hit=hit)
+        self._second.record_cache_lookup(hit=hit)
 
     def record_unproven(self) -> None:
-        self._one.record_unproven()
-        self._other.record_unproven()
+        self._first.record_unproven()
+        self._second.record_unproven()
 
     def record_stall(self) -> None:
-        self._one.record_stall()
-        self._other.record_stall()
+        self._first.record_stall()
+        self._second.record_stall()
 
     def record_isolation(self, how: str) -> None:
-        self._one.record_isolation(how)
-        self._other.record_isolation(how)
+        self._first.record_isolation(how)
+        self._second.record_isolation(how)
 
     def record_sweep(self, stats: SweepStats) -> None:
-        self._one.record_sweep(stats)
-        self._other.record_sweep(stats)
+        self._first.record_sweep(stats)
+        self._second.record_sweep(stats)
 
 
 class _Pair(Timed):
-    __slots__ = ("_one", "_other")
+    __slots__ = ("_first", "_second")
 
-    def __init__(self, one: Timed, other: Timed) -> None:
-        self._one, self._other = one, other
+    def __init__(self, first: Timed, second: Timed) -> None:
+        self._first, self._second = first, second
 
-    def over(self, how: str, told: Any = None) -> None:
-        self._one.over(how, told)
-        self._other.over(how, told)
+    def over(self, how: str, detail: Any = None) -> None:
+        self._first.over(how, detail)
+        self._second.over(how, detail)
 
 
 def trace_id_of(namespace: str, job_id: str) -> int:
-    """The trace of a job: the same for whoever drives it."""
+    """The trace of a job: the same for every worker that runs it."""
     digest = hashlib.sha256(f"holdfast trace\0{namespace}\0{job_id}".encode()).digest()
     return int.from_bytes(digest[:16]) or 1
 
 
 def span_id_of(trace_id: int, fence: int) -> int:
-    """The span of one run of it."""
+    """The span of one run of a job."""
     digest = hashlib.sha256(f"holdfast run\0{trace_id:032x}\0{fence}".encode()).digest()
     return int.from_bytes(digest[:8]) or 1
 
 
 class JobIds:
-    """Ids of spans that follow from a job: one trace for all its runs. All other ids are random. It stands where a
-    tracer asks for ids; only our own tracer does so."""
+    """Span ids that are derived from a job: one trace for all its runs. All other ids are random. Replaces the id
+    generator of our own tracer only."""
 
     def __init__(self, random: Any) -> None:
         self._random = random
@@ -279,7 +279,7 @@ class JobIds:
 
     @classmethod
     def of(cls, tracer: Tracer) -> JobIds:
-        """The tracer takes its ids from here from now on."""
+        """Makes the tracer take its ids from here."""
         ids = cls(getattr(tracer, "id_generator", None))
         if ids._random is not None:
             tracer.id_generator = ids  # type: ignore[attr-defined]  # the SDK's own tracers have one
@@ -287,7 +287,7 @@ class JobIds:
 
     @contextmanager
     def using(self, trace_id: int, span_id: int) -> Iterator[None]:
-        """The one span that begins in the block has these ids. Nothing is awaited there."""
+        """Gives these ids to the one span that begins in the block. No await is allowed there."""
         self._next = (trace_id, span_id)
         try:
             yield

@@ -1,1 +1,1 @@
-"""Where facts are kept: one contract, kept by SQLite, Postgres and memory alike."""
+"""Store: journals and all other records, behind one contract that SQLite, Postgres and memory implement."""

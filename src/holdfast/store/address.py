@@ -1,4 +1,4 @@
-"""The address of a store, as people write it."""
+"""Store address: parses the URL that a user writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Address:
-    """The address behind `sqlite:///file.db`, `postgresql://…` or `memory:`; a clear error for anything else."""
+    """Parse `sqlite:///file.db`, `postgresql://…` or `memory:`. Raises InvalidSetting for anything else."""
     if text == "memory:":
         return Address("memory", "")
     if text.startswith("sqlite:///"):

@@ -1,7 +1,7 @@
-"""Clocks of a host. What a store dates and compares with is its own time: see `store.store_clock`.
+"""Clocks of a host. A store dates and compares with its own time: see `store.store_clock`.
 
-*Wall* time is what people read off a clock; it may be set. *Tick* time is the time since boot, which also counts while
-the machine sleeps; it cannot be set, and compares only within one boot.
+*Wall* time is the time of day; an administrator or a time server may set it. *Tick* time is the time since boot, which
+also counts while the machine sleeps; it cannot be set, and ticks compare only within one boot.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 TEST_CLOCK_FILE: Final = "HOLDFAST_TEST_CLOCK_FILE"
-"""For tests with real processes: names a file whose content is by how many microseconds this host's wall clock was set.
-Without the file, or while it is empty, the clock is right."""
+"""For tests with real processes: names a file that holds how many microseconds are added to this host's wall clock.
+Without the file, or while it is empty, nothing is added."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -27,7 +27,7 @@ class Clock(Protocol):
     def tick_us(self) -> int: ...
 
     def boot(self) -> str:
-        """Names the stretch of time in which ticks can be compared."""
+        """Identifies a boot of the host. Ticks compare only within one boot."""
         ...
 
 
@@ -60,7 +60,7 @@ _TICKING = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def _boot_id() -> str:
-    """The kernel's boot id; where there is none, when this boot began, to the minute."""
+    """The kernel's boot id; on a system without one, the minute at which this boot began."""
     if _BOOT_ID.exists():
         return _BOOT_ID.read_text().strip()
     began_us = time.time_ns() - time.clock_gettime_ns(_TICKING)
@@ -68,7 +68,7 @@ def _boot_id() -> str:
 
 
 class VirtualClock:
-    """A clock that stands still until it is told to move. Wall and tick move together unless the wall jumps."""
+    """A clock that a test advances. Wall and tick advance together; `jump_wall` moves the wall time alone."""
 
     def __init__(self, wall_us: int = 1_700_000_000_000_000, boot: str = "virtual") -> None:
         self._wall = wall_us
@@ -89,15 +89,15 @@ class VirtualClock:
         self._tick += us
 
     def jump_wall(self, us: int) -> None:
-        """What an administrator or a time server does to a machine; no duration may notice."""
+        """Set the wall clock, as an administrator or a time server does. No duration changes by it."""
         self._wall += us
 
     def reboot(self, boot: str) -> None:
-        """A new boot: ticks start again and no old lease can still be held."""
+        """Start a new boot: ticks start again, and every lease of the old boot has expired."""
         self._boot = boot
         self._tick = 1_000_000
 
 
 async def pause(seconds: float) -> None:
-    """Real time has passed: for waiting on a server that is away. Nothing that a simulation runs calls it."""
+    """Sleep in real time, between two tries to reach a server. No code that a simulation runs calls it."""
     await asyncio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""A store: the ports together, and what it promises to survive."""
+"""Store contract: all ports together, and the durability tier."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Tier(StrEnum):
-    """What a store survives. Declared by the store, checked when it opens, shown wherever it matters."""
+    """Durability tier: what a store survives. The store declares it and checks it when it opens."""
 
     MEMORY = "memory"
     SQLITE = "sqlite"
@@ -63,19 +63,19 @@ class StoreInfo(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     schema_version: int
     min_reader: int = 0
-    """Code that knows fewer migrations may not use it."""
+    """Code that knows fewer migrations than this may not open the store."""
     details: dict[str, str]
 
 
 class Store(Protocol):
-    """Where facts are kept. Open one with `holdfast.runtime.open_store`; close it when done."""
+    """A store. Open one with `holdfast.runtime.open_store`; close it when done."""
 
     @property
     def tier(self) -> Tier: ...
 
     @property
     def clock(self) -> StoreClock:
-        """Store time. Whatever is compared with what the store has dated is read off this clock."""
+        """Store time. Compare times that the store has recorded with this clock only."""
         ...
 
     @property
@@ -156,5 +156,6 @@ class Store(Protocol):
     async def info(self) -> StoreInfo: ...
 
     async def close(self) -> None:
-        """Everything acknowledged is durable and nothing is held open. Saying it twice is fine."""
+        """Close the store: every acknowledged write is durable, and no file or connection is open. A second call does
+        nothing."""
         ...

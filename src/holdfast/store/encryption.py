@@ -1,24 +1,25 @@
-"""An executor whose payloads are encrypted on their way into the database, and opened on their way out.
+"""Encryption at rest: an executor that encrypts payloads before they are written, and decrypts them when read.
 
-Tables know nothing of it. What is encrypted goes by the names of parameters, which mean the same in all statements;
-what is to be opened is recognised by its form. A namespace's key is found through the namespace among the values, or
-through the job, whose namespace never changes.
+The tables do not know about it. The name of a parameter decides whether its value is encrypted; names mean the same in
+all statements. A value to decrypt is recognised by its envelope. A namespace's key is found through the namespace among
+the values, or through the job, whose namespace never changes.
 
-In the clear stay names (ids, keys, kinds, tools, reasons of waiting), times, numbers, digests and hashes: what routing,
-fencing and the chain are made of.
+Names (ids, keys, kinds, tools, reasons of waiting), times, numbers, digests and hashes are not encrypted: routing,
+fencing and the hash chain need them.
 
-Payloads at rest: AES-256-GCM under a key of their namespace.
+Payloads are encrypted with AES-256-GCM under a key of their namespace.
 
 The key file (HOLDFAST_PAYLOAD_KEYS, readable by its owner alone) is JSON, oldest key first:
 
     {"keys": [{"id": "k1", "namespace": "*", "key": "<32 bytes in base64>"}, {"id": "k2", …}]}
 
-The last one that fits a namespace encrypts; all of them decrypt. So a key is changed by adding another, and taken away
-once nothing is left that needs it. Each namespace has a key of its own, derived from the one in the file: what belongs
-to one tenant cannot be read with another's.
+The last key that fits a namespace encrypts; all keys decrypt. So an operator rotates a key by adding another, and
+removes the old one once no stored payload needs it. Each namespace has a key of its own, derived from the one in the
+file: one tenant's key cannot read another tenant's payloads.
 
-The nonce follows from the key, the place and the payload (as in a synthetic IV), so the same write again is the same
-bytes, and no chance is needed. Different payloads have different nonces; equal ones in one place are seen to be equal.
+The nonce is derived from the key, the place and the payload (as in a synthetic IV), so writing the same payload again
+gives the same bytes, and no random numbers are needed. Different payloads have different nonces. A reader of the
+database can see that two payloads in one place are equal.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ T = TypeVar("T")
 PAYLOADS: Final = frozenset(
     {"body", "configuration", "request", "checkpoint", "states", "assignment", "snapshot", "meta"}
 )
-"""Parameters that hold what somebody said."""
+"""Parameters that hold payloads."""
 
 COLUMNS: Final = frozenset({"each_body", "event_body", "bodies", "node_bodys"})
-"""The same, for many rows at once."""
+"""Parameters that hold the payloads of many rows."""
 
 _PLACED_BY: Final = (
     "job_id", "mail_seq", "session_id", "node_id", "frame_id", "batch_id", "item_index", "fence", "last",
@@ -60,7 +61,7 @@ _HEAD: Final = len(JobHead.__struct_fields__)
 
 
 class EncryptingTransaction:
-    """A transaction in which payloads are plain, over one in which they are not."""
+    """A transaction with plain payloads, over one with encrypted payloads."""
 
     seals = True
 
@@ -105,7 +106,8 @@ class EncryptingTransaction:
 
 
 class EncryptingExecutor:
-    """An executor over another one. Everything else that it is asked is the other's to answer."""
+    """An executor that encrypts, over another one. Attributes that are not defined here are those of the other
+    executor."""
 
     seals = True
 
@@ -156,7 +158,7 @@ class EncryptingExecutor:
 
         return sealed
 
-    # ── whose it is ───────────────────────────────────────────────────────────────────────────────
+    # ── namespaces of jobs ────────────────────────────────────────────────────────────────────────
 
     def learn(self, job_id: str, namespace: str) -> None:
         if len(self._namespaces) >= _JOBS_MAX:
@@ -164,7 +166,7 @@ class EncryptingExecutor:
         self._namespaces[job_id] = namespace
 
     def strangers(self, statement: str, values: dict[str, Any]) -> list[str]:
-        """Jobs whose namespace must be known before this can be sealed, and is not."""
+        """Jobs whose namespace this statement needs for encryption and the executor does not know yet."""
         if not (PAYLOADS | COLUMNS) & values.keys():
             return []
         for job_id, namespace in zip(_listed(values, "job_id"), _listed(values, "namespace"), strict=False):
@@ -175,10 +177,10 @@ class EncryptingExecutor:
             job_id for job_id, _ in _places(statement, values) if job_id and job_id not in self._namespaces
         ]
 
-    # ── in and out ────────────────────────────────────────────────────────────────────────────────
+    # ── encrypting and decrypting ─────────────────────────────────────────────────────────────────
 
     def encrypt_values(self, statement: str, values: dict[str, Any]) -> dict[str, Any]:
-        """The values with ciphertext in place of payloads. They are the caller's, and stay as they were."""
+        """The values with ciphertext in place of payloads. The caller's dictionary is not changed."""
         changed: dict[str, Any] = {}
         for name in PAYLOADS & values.keys():
             data = values[name]
@@ -202,8 +204,8 @@ class EncryptingExecutor:
         ]
 
     def _namespace(self, values: dict[str, Any], job_id: str) -> str:
-        named = values.get("namespace")
-        return named if isinstance(named, str) else self._namespaces.get(job_id, DEFAULT_NAMESPACE)
+        namespace = values.get("namespace")
+        return namespace if isinstance(namespace, str) else self._namespaces.get(job_id, DEFAULT_NAMESPACE)
 
     def decrypt_rows(self, statement: str, values: dict[str, Any], rows: Sequence[Row]) -> Sequence[Row]:
         """The rows with payloads in place of ciphertext."""
@@ -224,7 +226,7 @@ def _place(statement: str, name: str, values: dict[str, Any]) -> str:
     if statement == "put_blob":
         digest = values["digest"]
         return f"blob/{digest.hex() if isinstance(digest, bytes) else digest}"
-    parts = [str(values[one]) for one in _PLACED_BY if values.get(one) is not None]
+    parts = [str(values[key]) for key in _PLACED_BY if values.get(key) is not None]
     return f"{statement}/{'/'.join(parts)}#{name}"
 
 
@@ -256,7 +258,7 @@ def _places(statement: str, values: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _listed(values: dict[str, Any], name: str) -> list[Any]:
-    """One value or a column of them, also where the column is written as an array's literal."""
+    """The values of one parameter: a single value, or a column, which may also be written as an array literal."""
     if f"each_{name}" in values:
         return _as_list(values[f"each_{name}"])
     return [values[name]] if values.get(name) is not None else []
@@ -266,19 +268,19 @@ def _as_list(column: Any) -> list[Any]:
     if not isinstance(column, str):
         return list(column)
     if column.startswith('{"'):
-        return [re.sub(r"\\(.)", r"\1", one) for one in _QUOTED.findall(column)]
-    return [int(one) for one in column.strip("{}").split(",") if one not in {"", "NULL"}]
+        return [re.sub(r"\\(.)", r"\1", text) for text in _QUOTED.findall(column)]
+    return [int(text) for text in column.strip("{}").split(",") if text not in {"", "NULL"}]
 
 
 def _expected(statement: str, values: dict[str, Any], row: Row) -> tuple[str, ...]:
-    """Where an event's body, or a blob, must have been written for; nothing, where another digest will tell."""
+    """The places for which an event body or a blob may have been written; empty where another digest detects a swap."""
     match statement:
         case "load_journal" | "load_journal_ends":
             return (f"event/{values['job_id']}/{row[0]}", f"blob/{bytes(row[6]).hex()}")
         case "load_journals":
             return (f"event/{row[0]}/{row[1]}", f"blob/{bytes(row[7]).hex()}")
         case "get_head_with_events":
-            seq, digest = row[_HEAD], row[_HEAD + 6]  # the event comes after the head
+            seq, digest = row[_HEAD], row[_HEAD + 6]  # the columns of the event follow those of the head
             return (f"event/{row[0]}/{seq}", f"blob/{bytes(digest).hex()}")
         case "get_blob":
             return (f"blob/{values['digest'].hex()}",)
@@ -290,7 +292,7 @@ EVERY: Final = "*"
 
 
 class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One key of the file."""
+    """One key of the key file."""
 
     id: str
     key: str
@@ -302,38 +304,40 @@ class KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Codec:
-    """Seals payloads, and opens those whose key it has."""
+    """Encrypts payloads, and decrypts those whose key it has."""
 
     def __init__(self, keys: Sequence[Listed]) -> None:
-        self._masters = {one.id: (one, _raw(one)) for one in keys}
+        self._masters = {key.id: (key, _raw(key)) for key in keys}
         if len(self._masters) != len(keys) or not keys:
             msg = "the file of payload keys is empty, or two keys have the same id"
             raise InvalidSetting(msg, hint="Add keys with: holdfast payload-key FILE")
         self._keys: dict[tuple[str, str], tuple[Any, bytes]] = {}
 
     def around(self, executor: Executor) -> Executor:
-        """The executor, with payloads sealed on their way in and opened on their way out."""
+        """The executor, with payloads encrypted when written and decrypted when read."""
         return EncryptingExecutor(executor, self)
 
     def seal(self, namespace: str, place: str, data: bytes) -> bytes:
-        """The payload as only this namespace's key can read it; as it is, if the namespace has none."""
-        named = next(
-            (one.id for one, _ in reversed(self._masters.values()) if one.namespace in {namespace, EVERY}),
+        """Encrypt the payload with the namespace's key; returns it unchanged if no key fits the namespace."""
+        key_id = next(
+            (key.id for key, _ in reversed(self._masters.values()) if key.namespace in {namespace, EVERY}),
             None,
         )
-        if named is None:
+        if key_id is None:
             return data
-        cipher, chooser = self._key(named, namespace)
-        bound = _bound(namespace, named, place)
-        nonce = hmac.digest(chooser, bound + hashlib.sha256(data).digest(), "sha256")[:NONCE_BYTES]
+        cipher, nonce_key = self._key(key_id, namespace)
+        associated_data = _bound(namespace, key_id, place)
+        nonce = hmac.digest(nonce_key, associated_data + hashlib.sha256(data).digest(), "sha256")[
+            :NONCE_BYTES
+        ]
         return encode_envelope(
-            Envelope(named, f"{namespace}\x1f{place}", nonce, cipher.encrypt(nonce, data, bound))
+            Envelope(key_id, f"{namespace}\x1f{place}", nonce, cipher.encrypt(nonce, data, associated_data))
         )
 
     def open(self, data: bytes, places: Sequence[str] = ()) -> bytes:
-        """The payload inside; the bytes as they are, if they are no envelope or its key is not here.
+        """Decrypt an envelope; returns the bytes unchanged if they are no envelope, or if its key is missing here.
 
-        StoreCorrupt: it was changed, or it lies in another place than it was written for.
+        Raises StoreCorrupt if the envelope was changed, or lies in another place than it was written for.
         """
         envelope = read(data)
         if envelope is None or envelope.key_id not in self._masters:
@@ -346,44 +350,44 @@ class Codec:
         from cryptography.exceptions import InvalidTag
 
         try:
-            opened: bytes = cipher.decrypt(
+            payload: bytes = cipher.decrypt(
                 envelope.nonce, envelope.sealed, _bound(namespace, envelope.key_id, place)
             )
         except InvalidTag:
             msg = f"the encrypted payload at {place!r} was changed, or its key is another one of the same id"
             raise StoreCorrupt(msg) from None
-        return opened
+        return payload
 
-    def _key(self, named: str, namespace: str) -> tuple[Any, bytes]:
-        found = self._keys.get((named, namespace))
-        if found is None:
+    def _key(self, key_id: str, namespace: str) -> tuple[Any, bytes]:
+        pair = self._keys.get((key_id, namespace))
+        if pair is None:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-            master = self._masters[named][1]
+            master = self._masters[key_id][1]
             parts = [
                 hmac.digest(master, f"{use}\0{namespace}".encode(), "sha256") for use in ("cipher", "nonce")
             ]
-            found = self._keys[named, namespace] = (AESGCM(parts[0]), parts[1])
-        return found
+            pair = self._keys[key_id, namespace] = (AESGCM(parts[0]), parts[1])
+        return pair
 
 
 def _bound(namespace: str, key_id: str, place: str) -> bytes:
     return f"{namespace}\0{key_id}\0{place}".encode("utf-8", "surrogatepass")
 
 
-def _raw(one: Listed) -> bytes:
+def _raw(key: Listed) -> bytes:
     try:
-        raw = base64.b64decode(one.key, validate=True)
+        raw = base64.b64decode(key.key, validate=True)
     except ValueError:
         raw = b""
-    if len(raw) != 32 or not 1 <= len(one.id.encode()) <= 255:
-        msg = f"payload key {one.id[:40]!r} is not 32 bytes in base64"
+    if len(raw) != 32 or not 1 <= len(key.id.encode()) <= 255:
+        msg = f"payload key {key.id[:40]!r} is not 32 bytes in base64"
         raise InvalidSetting(msg, hint="Create one: holdfast payload-key FILE")
     return raw
 
 
 def read_keys(path: Path) -> Codec:
-    """The codec of a key file that nobody but its owner can read."""
+    """Read a key file. Raises InvalidSetting if users other than its owner can read it."""
     try:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             msg = f"others can read the payload keys in {path.name!r}"

@@ -1,12 +1,12 @@
-"""What the tables stand on: somebody who runs named statements in transactions.
+"""Executor: runs named SQL statements in transactions. The tables use it for all SQL.
 
-The tables are written once, as `async def` functions over a `Transaction`. On Postgres they really wait for the
-server. On SQLite they never wait: every statement answers at once, so the same coroutine runs from start to end inside
-the writer's turn, without an event loop. One source, two ways to run it, no second colour.
+The tables are written once, as `async def` functions over a `Transaction`. On Postgres these functions wait for the
+server. On SQLite they never wait: every statement returns at once, so the same coroutine runs from start to end inside
+the writer's turn, without an event loop. So one source serves both databases, without a blocking copy of it.
 
-A unit of work must therefore await nothing but its transaction, may run more than once (a lost connection, a deadlock),
-and must leave a retry harmless; every write of Holdfast carries its own identity (a head hash, a request key, a source
-key, an operation id, a token), and recognises itself.
+A unit of work must therefore await nothing but its transaction. It may run more than once (a lost connection, a
+deadlock), so running it again must be harmless: every write of Holdfast carries its own identity (a head hash, a
+request key, a source key, an operation id, a token), by which the second run recognises the first.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ Row = Sequence[Any]
 
 
 class Transaction(Protocol):
-    """Statements by name; parameters by name. Times (`now`, `tick`, `boot`) come from the executor."""
+    """Runs statements by name, with parameters by name. Times (`now`, `tick`, `boot`) come from the executor."""
 
     @property
     def batches(self) -> bool:
-        """Whether array statements exist: one round trip for many rows. (SQLite has no round trips to save.)"""
+        """Whether array statements exist, which write many rows in one round trip. (SQLite has no round trips to
+        save.)"""
         ...
 
     @property
     def seals(self) -> bool:
-        """Whether payloads are encrypted, each for its own place: then no two rows can share one."""
+        """Whether payloads are encrypted. Each is encrypted for its own place, so no two rows can share one."""
         ...
 
     async def rows(self, statement: str, /, **values: Value) -> Sequence[Row]: ...
@@ -41,15 +42,15 @@ class Transaction(Protocol):
     async def run(self, statement: str, /, **values: Value) -> None: ...
 
     async def rows_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> Sequence[Row]:
-        """The rows of the statement run once for each set of values, one after the other."""
+        """Run the statement once for each set of values, one after the other; return all rows."""
         ...
 
     async def change_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> int:
-        """How many rows the statement changed, run once for each set of values: for when who they are is known."""
+        """Run the statement once for each set of values; return how many rows it changed in all."""
         ...
 
     def hint(self, topic: str) -> None:
-        """Wake whoever waits for this topic, once the transaction is durable."""
+        """Send a wake-up for this topic once the transaction is durable."""
         ...
 
 
@@ -57,7 +58,8 @@ Work = Callable[[Transaction], Awaitable[T]]
 
 
 class RunAgain(Exception):
-    """Raised by a unit of work that met another one at the same place: run it again, it will see what the other did."""
+    """A unit of work raises this when it collides with a concurrent one. The executor runs it again, and it then sees
+    what the other one wrote."""
 
 
 class Executor(Protocol):
@@ -65,41 +67,44 @@ class Executor(Protocol):
 
     @property
     def batches(self) -> bool:
-        """As its transactions say."""
+        """See `Transaction.batches`."""
         ...
 
     @property
     def seals(self) -> bool:
-        """As its transactions say."""
+        """See `Transaction.seals`."""
         ...
 
     async def write(self, work: Work[T], *, gathered: bool = False) -> T:
-        """The work is durable, whole; or it raised, and nothing of it is there.
+        """Run the work in a transaction and commit it. If it raises, nothing of it is written.
 
-        `gathered`: it is the work of many already, and need not wait a moment for others to join.
+        `gathered`: the work already contains the writes of many jobs, so it does not wait for others to join its
+        commit.
         """
         ...
 
     def write_now(self, work: Work[T]) -> T | None:
-        """As `write`, before this returns. None: that cannot be done here and now, and nothing of it has begun."""
+        """As `write`, but durable before this returns. None: this is not possible right now, and the work has not
+        begun."""
         ...
 
     async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:
-        """The rows of one statement that is a transaction by itself: no round trips around it."""
+        """Run one statement as a transaction of its own, without round trips for BEGIN and COMMIT; return its rows."""
         ...
 
     def spread(self, topics: Iterable[str]) -> None:
-        """Hints for whoever waits; call it after what they hint at is durable."""
+        """Send wake-ups to the waiters of these topics. Call it after the write that they announce is durable."""
         ...
 
     async def write_each(self, works: Sequence[Work[T]]) -> list[T | HoldfastError]:
-        """The outcome of each, from as few commits as possible; a work that raises harms no other."""
+        """Run each work and return its outcome, with as few commits as possible. A work that raises does not affect the
+        others."""
         ...
 
     async def read(self, work: Work[T], *, snapshot: bool = False, brief: bool = False) -> T:
-        """The answer of a work that only reads.
+        """Run a work that only reads, and return its result.
 
-        `snapshot` gives all its statements one view of the data; `brief` says that it is a point lookup, not worth a
-        change of thread.
+        `snapshot` gives all its statements one view of the data; `brief` says that it is a point lookup, which is
+        cheaper on the calling thread than on another one.
         """
         ...

@@ -1,26 +1,26 @@
-"""Store clock: the time that a store dates and compares with. Setting a clock does not change it.
+"""Store clock: the time that a store dates and compares with. Setting a system clock does not change it.
 
-Everything that lasts a while (a sleep, a retry, a lease, a quiet time, the life of a key) is measured in store time,
-which all processes on a store share:
+Every duration (a sleep, a retry, a lease, a quiet time, the life of a key) is measured in store time, which all
+processes on a store share:
 
     a file          the time since boot plus an offset, which the first process of a boot writes into the store: store
-                    time is then the wall clock's, but never before a time that the store has seen
+                    time then equals the wall clock, but is never before a time that the store has recorded
     Postgres        the server's clock less the steps that were detected (`step_us`, in the store)
     memory          as a file, without the row
 
-Postgres has no clock that cannot be set, so the processes watch it. Each predicts store time by its own ticks from
-its last look at the server, and sends the prediction along with every statement. While the server agrees to within
-`TOLERANCE_US`, its clock less the known steps counts: one time for all. When it does not, the prediction counts, at
-once and without a round trip; and the next look records the step, once, by compare-and-set, so that all processes and
-all later ones agree again.
+Every clock of a Postgres server can be set, so the processes watch it. Each process predicts store time by its own
+ticks from its last look at the server, and sends the prediction along with every statement. While the server's clock
+less the known steps agrees with the prediction to within `TOLERANCE_US`, the statement uses the server's: one time for
+all processes. Otherwise the statement uses the prediction, at once and without a round trip; the next look records the
+step, once, by compare-and-set, so that all processes and all later ones agree again.
 
-A look at the server that surprises a process has one of three causes:
+A look at the server that differs from the prediction has one of three causes:
 
-    another process has recorded a step              the surprise is gone with the new `step_us`
-    this host stood still, and its ticks with it     the others have written later times (`seen_at`): their time counts
-    the server's clock was set                       it is recorded
+    another process has recorded a step              with the new `step_us` there is no difference
+    this host was suspended, and its ticks with it   other processes have written later times (`seen_at`): theirs count
+    the server's clock was set                       the process records the step
 
-Wall time decides only what people say in wall time: cron schedules, and times of day in a request. `calendar_us` is
+Wall time decides only what users write in wall time: cron schedules, and times of day in a request. `calendar_us` is
 that time: the host's clock, or the server's with its steps."""
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from holdfast.model.time import MINUTE, SECOND
 from holdfast.store.clock import Clock
 
 TOLERANCE_US: Final = 2 * SECOND
-"""A difference that round trips and clocks that run unevenly explain. Statements for Postgres have it, too."""
+"""Round trips and clock drift explain a difference up to this. Statements for Postgres contain the same number."""
 
 DRIFT_PPM: Final = 500
-"""How unevenly two clocks may run: as fast as time services let them."""
+"""Drift between two clocks that is tolerated: the largest rate at which time services adjust a clock."""
 
 SETTLED_US: Final = 15 * SECOND
-"""A process that has known the store for less has seen too little to correct others."""
+"""A process that has watched the clock for less than this does not correct others."""
 
 LOOK_US: Final = 4 * SECOND
-"""How often `sync` looks at the server: with every round of a worker."""
+"""`sync` looks at the server when its last look is this old: in every maintenance round of a worker."""
 
 STALE_US: Final = MINUTE
-"""A prediction that is older is renewed beside the next statement."""
+"""A process with an older prediction looks at the server before its next statement."""
 
 SEEN_US: Final = MINUTE
-"""How far `seen_at` of a file may be behind what was written."""
+"""`seen_at` in a file may be this much older than the latest write."""
 
 log = logging.getLogger("holdfast.clock")
 
 
 class StoreClock(Protocol):
-    """Store time, shaped as a `Clock`: what takes a clock and is given this one dates and compares in store time."""
+    """Store time, with the interface of a `Clock`: code that takes a clock and gets this one works in store time."""
 
     def wall_us(self) -> int:
         """Store time."""
@@ -72,21 +72,21 @@ class StoreClock(Protocol):
         ...
 
     def calendar_us(self) -> int:
-        """Wall time, for what people say in wall time."""
+        """Wall time, for what users write in wall time."""
         ...
 
     def times(self) -> dict[str, int | str | None]:
-        """The values of the tokens by which statements ask for the time."""
+        """The values of the time parameters of statements (`now`, `tick`, `boot`, `wall`, `step`)."""
         ...
 
     async def sync(self) -> None:
-        """The clocks are compared, if it is time to. A step is logged; on Postgres it is recorded. Call it every few
-        seconds."""
+        """Compare the clocks, if the last comparison is old enough. Log a step; on Postgres, record it. Call it every
+        few seconds."""
         ...
 
 
 class HostStoreClock:
-    """Store time by the ticks of this host: for files, for memory, and for tests that bring a clock."""
+    """Store time by the ticks of this host: for SQLite files, for memory, and for tests that bring a clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -100,7 +100,7 @@ class HostStoreClock:
         """Writes `row` into the store."""
 
     def wall_us(self) -> int:
-        if self._clock.boot() != self._boot:  # only a virtual clock lives through a boot
+        if self._clock.boot() != self._boot:  # only a virtual clock survives a reboot
             self.begin_boot(self._latest)
         self._latest = self._offset_us + self._clock.tick_us()
         return self._latest
@@ -125,14 +125,16 @@ class HostStoreClock:
         }
 
     def adopt(self, boot: str, offset_us: int, seen_at: int) -> bool:
-        """Whether the store knows the offset of this boot; it is used from now on."""
+        """Use the offset that the store recorded; returns False, and changes nothing, if the offset is of another
+        boot."""
         if boot != self._clock.boot():
             return False
         self._boot, self._offset_us, self._seen_at = boot, offset_us, seen_at
         return True
 
     def begin_boot(self, seen_at: int) -> None:
-        """The offset of a new boot: store time is the wall clock's, but not before a time that the store has seen."""
+        """Set the offset of a new boot: store time equals the wall clock, but is not before a time that the store has
+        recorded."""
         self._boot = self._clock.boot()
         wall, tick = self._clock.wall_us(), self._clock.tick_us()
         self._seen_at = wall if wall >= seen_at else seen_at + SEEN_US
@@ -140,11 +142,11 @@ class HostStoreClock:
         self._is_kept = False
 
     def is_unkept(self) -> bool:
-        """Whether `row` is to be written with the next commit."""
+        """Whether the next commit has to write `row`."""
         return self.wall_us() - self._seen_at >= SEEN_US or not self._is_kept
 
     def row(self) -> dict[str, int | str]:
-        """What the store keeps; call it to write it."""
+        """The row that the store keeps. Call it only to write the row: the clock then counts it as written."""
         self._seen_at, self._is_kept = self.wall_us(), True
         return {"this_boot": self._boot, "offset_us": self._offset_us, "seen_at": self._seen_at}
 
@@ -160,7 +162,7 @@ class HostStoreClock:
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What the server said, and between which ticks of this host."""
+    """One reading of the server's clock, and the ticks of this host before and after it."""
 
     server_us: int
     step_us: int
@@ -169,11 +171,11 @@ class Look(msgspec.Struct, frozen=True):
     asked_tick: int
     answered_tick: int
     submitted_at: int = 0
-    """When one of the jobs was submitted that nobody has begun yet; only the first look of a process asks for it."""
+    """When the latest pending job was submitted (of up to ten); only the first look of a process reads it."""
 
 
 class _Base(msgspec.Struct, frozen=True):
-    """From where store time is predicted. Replaced as a whole: threads may read it at any time."""
+    """The point from which store time is predicted. It is replaced as a whole: threads may read it at any time."""
 
     store_us: int
     tick_us: int
@@ -182,8 +184,8 @@ class _Base(msgspec.Struct, frozen=True):
 
 
 class ServerStoreClock:
-    """Store time by the clock of a Postgres server, less its steps. Nothing here waits: `judge` takes what a look has
-    found, and says which step is to be recorded."""
+    """Store time by the clock of a Postgres server, less its steps. Nothing here does I/O: `judge` takes the result of
+    a look, and returns the step that is to be recorded."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -192,7 +194,7 @@ class ServerStoreClock:
         self._looked_at = 0
         self._judging = threading.Lock()
         self.look: Callable[[], Awaitable[None]] | None = None
-        """Looks at the server, and has the result judged."""
+        """Looks at the server and passes the result to `judge`."""
 
     def wall_us(self) -> int:
         base = self._base
@@ -211,18 +213,18 @@ class ServerStoreClock:
 
     def times(self) -> dict[str, int | str | None]:
         base = self._base
-        if base is None:  # only the look that opens the store
+        if base is None:  # only in the look that opens the store
             return {"now": None, "tick": None, "boot": "", "wall": None, "step": 0}
         now = base.store_us + self._clock.tick_us() - base.tick_us
         return {"now": now, "tick": now, "boot": "", "wall": None, "step": base.step_us}
 
     @property
     def is_known(self) -> bool:
-        """Whether there was a look at the server."""
+        """Whether this process has looked at the server."""
         return self._base is not None
 
     def age_us(self) -> int:
-        """How long ago the last look was."""
+        """Time since the last look."""
         return self._clock.tick_us() - self._looked_at
 
     async def sync(self) -> None:
@@ -230,21 +232,21 @@ class ServerStoreClock:
             await self.look()
 
     def read_settled_us(self) -> int | None:
-        """Store time, if this process has known it long enough that others may rely on it."""
+        """Store time, if this process has watched the clock long enough that others may rely on it; else None."""
         if self._base is None or self._clock.tick_us() - self._known_since < SETTLED_US:
             return None
         return self.wall_us()
 
     def judge(self, look: Look) -> int | None:
-        """Store time is predicted from this look on; or the `step_us` that is to be recorded first, by
-        compare-and-set on the look's epoch. Then look again."""
+        """Predict store time from this look on, and return None; or return the `step_us` that is to be recorded first,
+        by compare-and-set on the look's epoch. Then look again."""
         with self._judging:
             base, found = self._base, look.server_us - look.step_us
             if base is None:
                 floor = look.seen_at
-                if abs(found - look.seen_at) > SEEN_US:  # no process watches the server now
+                if abs(found - look.seen_at) > SEEN_US:  # no process has watched the server lately
                     floor = max(look.seen_at, look.submitted_at)
-                if found < floor - TOLERANCE_US:  # it was set back meanwhile
+                if found < floor - TOLERANCE_US:  # the clock was set back meanwhile
                     return look.server_us - floor
                 self._known_since = look.answered_tick
                 self._start_from(look)
@@ -278,15 +280,15 @@ class ServerStoreClock:
 
 
 def to_store_us(clock: StoreClock, wall_us: int) -> int:
-    """The store time at which the calendar shows this time, if no clock is set until then."""
+    """The store time at which the calendar shows this wall time, if no clock is set until then."""
     shift_us = clock.calendar_us() - clock.wall_us()
     return wall_us - shift_us if abs(shift_us) > TOLERANCE_US else wall_us
 
 
-def warn_of_step(us: int, whose: str) -> None:
+def warn_of_step(us: int, owner: str) -> None:
     log.warning(
         "%s clock was set by %+.1f s; durations do not change, and times that are shown are off by as much until it is "
         "set right. See: holdfast doctor",
-        whose,
+        owner,
         us / SECOND,
     )

@@ -1,4 +1,5 @@
-"""A board of hints: what was hinted at, and who waits for it. Shared by the stores; how hints travel is theirs."""
+"""Wake-up board: the topics that were hinted at, and the waiters for each. The stores share it; each has its own
+transport for hints."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 KEPT_MAX: Final = 4096
-"""A hint may be lost, so the board may forget: nobody pays for topics that nobody ever asks about."""
+"""The board drops the oldest hints beyond this number, so topics without a waiter take bounded memory. A hint may be
+lost."""
 
 
 class HintBoard:
@@ -19,17 +21,17 @@ class HintBoard:
         self._waiters: dict[asyncio.Future[None], AbstractSet[str]] = {}
 
     def deliver(self, topics: Iterable[str]) -> None:
-        """The hints are on the board and their waiters are awake. Call it on the waiters' loop."""
+        """Put the hints on the board and wake their waiters. Call it on the waiters' event loop."""
         new = dict.fromkeys(topics)
         self._kept |= new
         while len(self._kept) > KEPT_MAX:
             del self._kept[next(iter(self._kept))]
-        for waiter, wanted in list(self._waiters.items()):
-            if not waiter.done() and not wanted.isdisjoint(new):
+        for waiter, awaited in list(self._waiters.items()):
+            if not waiter.done() and not awaited.isdisjoint(new):
                 waiter.set_result(None)
 
     async def wait(self, topics: AbstractSet[str], timeout_s: float) -> frozenset[str]:
-        """The hints for these topics since the last call; none when the time is over."""
+        """Wait for hints for these topics; return those since the last call. Empty after `timeout_s`."""
         found = self._take(topics)
         if found or timeout_s <= 0:
             return found
@@ -51,8 +53,8 @@ class HintBoard:
         return found
 
     def wake_all(self) -> None:
-        """Everybody looks once: hints may have been missed."""
-        for waiter, wanted in list(self._waiters.items()):
-            self._kept |= dict.fromkeys(wanted)
+        """Wake every waiter, for all its topics: hints may have been lost."""
+        for waiter, awaited in list(self._waiters.items()):
+            self._kept |= dict.fromkeys(awaited)
             if not waiter.done():
                 waiter.set_result(None)

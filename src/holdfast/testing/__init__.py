@@ -7,10 +7,10 @@
     async with running(app) as process:                   # an application in a test: its sleeps pass at once
         assert await remind("Ada") == "reminded"
 
-    await record(job, "support.json")                     # a finished job as a file …
-    await replay_cassette(app, "support.json")            # … that the code of today must still go along with
+    await record(job, "support.json")                     # record a finished job in a file …
+    await replay_cassette(app, "support.json")            # … and replay it with the current code
 
-`docs/testing.md` has the page. The names are loaded when they are first used.
+`docs/testing.md` describes it. The names are loaded when they are first used.
 """
 
 from __future__ import annotations

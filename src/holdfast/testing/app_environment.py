@@ -3,9 +3,9 @@
     async with running(app):
         assert await remind("Ada") == "reminded"      # it sleeps for three days; the test does not
 
-While a caller waits for a result and every job sleeps, time moves on at once to what is due next. While a job is at
-work time goes as it always does, so nothing runs out under a tool that takes its while. Nobody waits: time stands for
-the jobs that sleep, and `process.clock.advance("1h")` moves it by hand.
+While a caller waits for a result and every job sleeps, the clock skips to the next due time at once. While a job runs,
+time passes normally, so no timeout fires early under a slow tool. Without a waiting caller the clock does not skip;
+`process.clock.advance("1h")` moves it by hand.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from holdfast.runtime.app import App
 from holdfast.runtime.process import Process
 from holdfast.runtime.store_opener import open_store
 from holdfast.store.clock import SystemClock
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.testing.time_skipping import TimeSkippingClock, idle_for_us
 from holdfast.worker.maintenance import Maintenance, Neighbours
 from holdfast.worker.worker import Worker
 
 
 class AppEnvironment(Process):
-    """A process of an application whose time leaps. `store` and `clock` are there to be looked at."""
+    """A process of an application with a time-skipping clock. Tests may inspect `store` and `clock`."""
 
     def __init__(
         self, *args: Any, clock: TimeSkippingClock, moved: asyncio.Event, queues: tuple[str, ...]
@@ -74,7 +74,7 @@ class AppEnvironment(Process):
                 self.clock.advance_us(left_us)
 
     def _look(self) -> None:
-        """Something may be due."""
+        """Wake the queues: something may be due."""
         for queue in self._queues:
             self.store.wakeups.hint(f"queue:{queue}")
 
@@ -88,15 +88,15 @@ class AppEnvironment(Process):
 async def running(
     app: App, *, store: str = "memory:", clock: TimeSkippingClock | None = None
 ) -> AsyncIterator[AppEnvironment]:
-    """The application works in the block, on a store of its own and a clock that leaps; afterwards it holds nothing.
+    """Run the application in the block, on its own store and a time-skipping clock; afterwards everything is closed.
 
-    `store` is the address of a store that the clock may rule: `memory:`, or a SQLite file.
+    `store` is the address of a store that can use this clock: `memory:`, or a SQLite file.
     """
     loop = asyncio.get_running_loop()
     opening = loop.create_task(
         _opened(app, store, TimeSkippingClock(SystemClock()) if clock is None else clock)
     )
-    before = app._processes.get(loop)  # noqa: SLF001 - a test stands in for the application's own process
+    before = app._processes.get(loop)  # noqa: SLF001 - replaces the application's own process
     app._processes[loop] = opening  # noqa: SLF001
     try:
         process = await opening
@@ -120,13 +120,13 @@ async def _opened(app: App, address: str, clock: TimeSkippingClock) -> AppEnviro
 
     opened = await open_store(address, clock=clock)
     store = InterceptedStore(opened, led)
-    store.wakeups, store.jobs = opened.wakeups, opened.jobs  # looking at them moves nothing
+    store.wakeups, store.jobs = opened.wakeups, opened.jobs  # reading them changes nothing
     neighbours = Neighbours(HostProcesses(clock.boot()))
     looker = Looker(Path.cwd())
     queues = tuple(sorted({agent.queue for agent in app.agents.values()}))
     name = neighbours.my_name("rehearsal")
-    scribe, ids = StreamWriter(store.streams), RandomIds()
-    desk = RunnerConfig(
+    stream_writer, ids = StreamWriter(store.streams), RandomIds()
+    config = RunnerConfig(
         store,
         GroupCommit(store.journal),
         clock,
@@ -134,9 +134,9 @@ async def _opened(app: App, address: str, clock: TimeSkippingClock) -> AppEnviro
         strict=app.strict,
         gone=neighbours.is_dead,
         inspect=lambda pack: in_thread(lambda: looker.look_at_all(pack)),
-        scribe=scribe,
+        scribe=stream_writer,
         io_monitor=make_io_monitor(app.choose_on_undurable("warn")),
     )
-    worker = Worker(desk, name, lambda: ids.new("claim"), queues=queues, concurrency=app.concurrency)
+    worker = Worker(config, name, lambda: ids.new("claim"), queues=queues, concurrency=app.concurrency)
     maintenance = Maintenance(store, clock, neighbours, Rules(by=name), random.random)
-    return AppEnvironment(store, worker, scribe, maintenance, clock=clock, moved=moved, queues=queues)
+    return AppEnvironment(store, worker, stream_writer, maintenance, clock=clock, moved=moved, queues=queues)

@@ -1,13 +1,13 @@
-"""Cassettes: a finished job as one file, and the code of today played over it. No network, no tokens, no store.
+"""Cassettes: a finished job recorded in one file, and replayed with the current code. No network, no tokens, no store.
 
     await record(job, "cassettes/refund.json")               # once, with the real model and the real tools
     await replay_cassette(app, "cassettes/refund.json")      # in every test run since
 
-Every call that the file knows is answered from it. A call that it does not know is not made: that is `Drifted`, which
-names the first step where the code of today and the recorded job part.
+Every recorded call is answered from the file. A call that is not recorded is not made: it raises `Drifted`, which names
+the first step where the current code and the recorded job differ.
 
-The file is JSON for people to read and for diffs: the facts of the journal in their order, with their hashes, and the
-blobs that they refer to. A file that was changed by hand is refused, like a journal that was.
+The file is JSON, readable and diffable: the events of the journal in order, with their hashes, and the blobs that they
+refer to. A file that was edited by hand is rejected, like a tampered journal.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DIGEST: Final = re.compile(rb'"([0-9a-f]{64})"')
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """An event as the file has it: the body as JSON, its place and its hash."""
+    """An event in the file: its body as JSON, its place and its hash."""
 
     seq: int
     type: str
@@ -50,7 +50,7 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Cassette(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished job, whole."""
+    """A finished job with its whole journal."""
 
     format: str = FORMAT
     job_id: str
@@ -61,19 +61,19 @@ class Cassette(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def journal(self) -> list[SealedEvent]:
-        """The journal as it was, with its chain."""
-        return [_sealed(fact) for fact in self.events]
+        """The recorded journal, with its hash chain."""
+        return [_sealed(event) for event in self.events]
 
     @property
     def input(self) -> Any:
-        """What the job was given."""
+        """The input of the job."""
         created = unseal(self.journal[0])
         assert isinstance(created, JobCreated), f"a journal begins with {JobCreated.type}"
         return created.input
 
 
 class Drifted(AssertionError):
-    """The code does not go the way that the cassette tells. `difference` is the first place where they part."""
+    """The code differs from the cassette. `difference` is the first place where they differ."""
 
     def __init__(self, message: str, difference: Difference) -> None:
         super().__init__(message)
@@ -81,25 +81,26 @@ class Drifted(AssertionError):
 
 
 async def record(job: Job[Any] | str, path: str | Path, *, store: Store | None = None) -> Cassette:
-    """The finished job is in this file, with everything that a replay needs. A job's id needs its `store`, too."""
+    """Record the finished job in this file, with everything that a replay needs. A job given by its id also needs its
+    `store`."""
     job_id = job if isinstance(job, str) else job.id
-    kept = getattr(getattr(job, "_host", None), "store", None) if store is None else store
-    if kept is None:
+    source = getattr(getattr(job, "_host", None), "store", None) if store is None else store
+    if source is None:
         msg = f"nobody knows where job {job_id} is kept"
         raise InvalidSetting(msg, hint="Give the job that `start` returned, or its id and store=….")
-    found = await kept.jobs.get(job_id)
+    found = await source.jobs.get(job_id)
     if found.status not in TERMINAL:
         msg = f"job {job_id} is {found.status}; only a job that is over can be recorded"
         raise InvalidMove(msg, hint="Wait for its result first.")
-    sealed = await kept.journal.read(job_id)
-    for one in sealed:
-        unseal(one)  # what was erased, or is of another version, cannot be played
+    sealed = await source.journal.read(job_id)
+    for event in sealed:
+        unseal(event)  # raises for an erased event or an unknown version
     cassette = Cassette(
         job_id=job_id,
         agent=found.kind,
         namespace=found.namespace,
-        events=[_fact(one) for one in sealed],
-        blobs=await _blobs(kept, sealed, found.namespace),
+        events=[_fact(event) for event in sealed],
+        blobs=await _blobs(source, sealed, found.namespace),
     )
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_bytes(_written(cassette))
@@ -107,7 +108,7 @@ async def record(job: Job[Any] | str, path: str | Path, *, store: Store | None =
 
 
 def load_cassette(path: str | Path) -> Cassette:
-    """What the file holds, if it is a cassette and nobody has changed it."""
+    """Load the cassette, and check that the file was not changed."""
     try:
         cassette = msgspec.convert(canonical.decode_stored(Path(path).read_bytes()), Cassette)
     except FileNotFoundError:
@@ -127,7 +128,7 @@ def load_cassette(path: str | Path) -> Cassette:
 
 
 async def replay_cassette(app: AppRegistry, path: str | Path) -> Replayed:
-    """The code of today goes the way of the recorded job, to the same result; or Drifted says where it does not."""
+    """Replay the recorded job with the current code, to the same result; or raise Drifted with the first difference."""
     cassette = load_cassette(path)
     program = app.programs().get(cassette.agent)
     if program is None:
@@ -142,21 +143,21 @@ async def replay_cassette(app: AppRegistry, path: str | Path) -> Replayed:
     return replayed
 
 
-# ── words ─────────────────────────────────────────────────────────────────────────────────────────
+# ── messages ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def _told(cassette: Cassette, path: str | Path, replayed: Replayed) -> str:
     difference = replayed.difference
     assert difference is not None
     why, steps = difference.why, [("recorded", difference.recorded), ("now", difference.attempted)]
-    said = [(name, _said(step)) for name, step in steps if step is not None]
-    if replayed.output_digest is not None and not said:
-        # It went the same way, and returned something else: that is more than two digests to a reader.
+    rows = [(name, _said(step)) for name, step in steps if step is not None]
+    if replayed.output_digest is not None and not rows:
+        # Same steps, another result: show the two values instead of their digests.
         end = unseal(cassette.journal[-1])
         why = "it returns something else"
-        said = [("recorded", _json(getattr(end, "output", None))), ("now", _json(replayed.output))]
+        rows = [("recorded", _json(getattr(end, "output", None))), ("now", _json(replayed.output))]
     head = f"{cassette.agent} no longer goes the way of {Path(path).name}: {why}"
-    lines = [f"  {name:<8} {text}" for name, text in said]
+    lines = [f"  {name:<8} {text}" for name, text in rows]
     return "\n".join([head, *lines, "  → If the change is meant, record the cassette again."])
 
 
@@ -174,11 +175,11 @@ def _json(value: Any) -> str:
 
 
 def _written(cassette: Cassette) -> bytes:
-    told = msgspec.to_builtins(cassette)
+    document = msgspec.to_builtins(cassette)
     try:
-        return json.dumps(told, indent=2, ensure_ascii=False).encode() + b"\n"
-    except UnicodeEncodeError:  # half a character, which UTF-8 has no bytes for
-        return json.dumps(told, indent=2).encode() + b"\n"
+        return json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot encode
+        return json.dumps(document, indent=2).encode() + b"\n"
 
 
 def _fact(sealed: SealedEvent) -> Fact:
@@ -186,24 +187,24 @@ def _fact(sealed: SealedEvent) -> Fact:
     return Fact(sealed.seq, sealed.type, sealed.version, sealed.fence, sealed.at, body, sealed.hash.hex())
 
 
-def _sealed(fact: Fact) -> SealedEvent:
-    body = canonical.encode(fact.body)
+def _sealed(event: Fact) -> SealedEvent:
+    body = canonical.encode(event.body)
     return SealedEvent(
-        fact.seq,
-        fact.type,
-        fact.version,
-        fact.fence,
-        fact.at,
+        event.seq,
+        event.type,
+        event.version,
+        event.fence,
+        event.at,
         body,
         hashlib.sha256(body).digest(),
-        bytes.fromhex(fact.hash),
+        bytes.fromhex(event.hash),
     )
 
 
 async def _blobs(store: Store, sealed: list[SealedEvent], namespace: str) -> dict[str, str]:
-    """The blobs whose digests the facts mention."""
-    named = {digest.decode() for one in sealed for digest in _DIGEST.findall(one.body or b"")}
-    found = [digest for digest in sorted(named) if await store.blobs.has(digest, namespace=namespace)]
+    """The blobs whose digests the events mention."""
+    digests = {digest.decode() for event in sealed for digest in _DIGEST.findall(event.body or b"")}
+    found = [digest for digest in sorted(digests) if await store.blobs.has(digest, namespace=namespace)]
     return {
         digest: base64.b64encode(await store.blobs.get(digest, namespace=namespace)).decode()
         for digest in found

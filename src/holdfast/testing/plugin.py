@@ -1,13 +1,12 @@
-"""The pytest plugin: installed with Holdfast, and nothing until a test asks for one of its fixtures.
+"""The pytest plugin: installed with Holdfast, and inactive until a test uses one of its fixtures.
 
     @pytest.mark.survives
     def test_the_refund(survives):
         survives(support, "where is order 42?", effects=lambda: bank.refunds, reset=bank.clear)
 
-`survives` is `survives_crashes`. In a test that is marked it only plays the agent undisturbed, which is quick, until
-somebody says `pytest --holdfast-kill=every`; so an enumeration that takes long can stand among the quick tests.
-`holdfast_app` is an application on a SQLite file of the test's own, `virtual_clock` a clock for
-`running(app, clock=virtual_clock)`.
+`survives` is `survives_crashes`. In a test with the mark it only runs the agent without kills, which is quick, unless
+pytest runs with `--holdfast-kill=every`; so a slow enumeration can be among quick tests. `holdfast_app` is an
+application on a SQLite file of its own, `virtual_clock` a clock for `running(app, clock=virtual_clock)`.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def virtual_clock() -> TimeSkippingClock:
 
 @pytest.fixture
 def holdfast_app(tmp_path: Path) -> App:
-    """An application on a SQLite file of this test's own."""
+    """An application on a SQLite file of its own."""
     from holdfast.runtime.app import App
 
     return App(store=f"sqlite:///{tmp_path / 'holdfast.db'}")

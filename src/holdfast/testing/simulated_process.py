@@ -4,14 +4,15 @@
         worker = loop.process("worker-1")
         worker.start(work())
         worker.kill()                         # nothing of it ever runs again, not even a `finally`
-        worker.freeze(40.0)                   # or: it stands still, and goes on as if nothing had happened
+        worker.freeze(40.0)                   # or: it pauses, and continues as if nothing had happened
 
-Whose a callback is, is decided when it is scheduled: the process that its context names, else the process that runs.
-So a reply that A's code brings to B's future is B's, and the bare context that the engine uses here and there does not
-lose its owner. A dead process's callbacks are dropped; a frozen one's are kept in order until it thaws.
+The owner of a callback is fixed when it is scheduled: the process that its context names, else the process that runs.
+So a reply that A's code sets on B's future belongs to B, and a callback in the bare context that the engine uses in
+some places keeps its owner. The callbacks of a dead process are dropped; those of a frozen one are kept in order until
+it thaws.
 
 A killed process must not clean up. Its tasks are never cancelled (that would run their `finally` blocks): they are
-kept, and closed only when the loop is, after everything has been judged.
+kept, and closed only with the loop, after the test has been judged.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _PROCESS: Final[contextvars.ContextVar[SimulatedProcess | None]] = contextvars.C
 
 
 class SimulatedProcess:
-    """Made by `ProcessLoop.process`."""
+    """One process. `ProcessLoop.process` makes it."""
 
     def __init__(self, loop: ProcessLoop, name: str) -> None:
         self.loop = loop
@@ -46,27 +47,27 @@ class SimulatedProcess:
         self._context.run(_PROCESS.set, self)
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """The coroutine runs as this process's own."""
+        """Run the coroutine in this process."""
         return self._context.copy().run(self.loop.create_task, coroutine)
 
     def adopt(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """The coroutine runs as this process's own, in the context of whoever hands it over."""
+        """Run the coroutine in this process, with a copy of the caller's context."""
         context = contextvars.copy_context()
         context.run(_PROCESS.set, self)
         return self.loop.create_task(coroutine, context=context)
 
     def call_later(self, seconds: float, callback: Callable[..., object], *args: object) -> asyncio.Handle:
-        """The callback is this process's, whoever runs now."""
+        """Schedule a callback of this process, whichever process runs now."""
         return self.loop.call_later(seconds, callback, *args, context=self._context)
 
     def kill(self) -> None:
-        """From here on nothing of it runs. Code that runs at this very moment goes on to its next wait, and no port
-        answers it any more."""
+        """Kill the process: nothing of it runs any more. Code that runs at this moment continues to its next await, and
+        no port answers it."""
         self.dead = True
         self._kept.clear()
 
     def freeze(self, seconds: float) -> None:
-        """It stands still for so long; what comes due meanwhile is done when it goes on."""
+        """Pause the process for so long; callbacks that come due meanwhile run when it continues."""
         if self.dead:
             return
         until = self.loop.time() + seconds
@@ -79,13 +80,13 @@ class SimulatedProcess:
             self.go_on()
 
     def go_on(self) -> None:
-        """It is not frozen."""
+        """Thaw the process."""
         self.thaws_at = None
-        kept, self._kept = self._kept, []
-        self.loop.bring_back(kept)
+        handles, self._kept = self._kept, []
+        self.loop.bring_back(handles)
 
     def holds_back(self, handle: asyncio.Handle) -> bool:
-        """Whether this callback does not run now."""
+        """Whether this callback must not run now."""
         if self.dead:
             return True
         if self.thaws_at is None:
@@ -94,11 +95,11 @@ class SimulatedProcess:
         return True
 
     async def must_live(self) -> None:
-        """The process is alive and not frozen; a dead one never gets past this."""
+        """Wait until the process is not frozen; for a dead process this never returns."""
         if self.dead:
             await self.loop.create_future()
         if self.thaws_at is not None:
-            await rest(0.0)  # kept back until it thaws
+            await rest(0.0)  # held back until it thaws
 
 
 class _Handle(asyncio.Handle):
@@ -126,7 +127,7 @@ class _Timer(asyncio.TimerHandle):
 
 
 class _Task(asyncio.Task[Any]):
-    """Hashed by when it was made, so that sets of tasks have the same order in every run."""
+    """Hashed by creation order, so that sets of tasks have the same order in every run."""
 
     def __init__(self, number: int, *args: Any, **options: Any) -> None:
         self.number = number
@@ -154,14 +155,15 @@ class _TaskFactory:
         task_scope: Any,
         options: dict[str, Any],
     ) -> asyncio.Task[Any]:
-        """As the engine's own factory asks for it: its tasks are made by it, and known here."""
+        """Called by the engine's own task factory: it makes its tasks, and they are registered here."""
         return self._loop.make_task(job_task, coroutine, task_scope, **options)
 
 
 class ProcessLoop(SimLoop):
-    """A SimLoop whose callbacks belong to processes. `root` is the world itself: it never dies.
+    """A SimLoop whose callbacks belong to processes. `root` is the simulation itself: it never dies.
 
-    `passes_max`: so often the loop may turn; more is a `Deadlock` too, of those who are busy with nothing.
+    `passes_max`: limit on the iterations of the loop; more raise `Deadlock` too, because the processes are busy without
+    progress.
     """
 
     def __init__(self, passes_max: int | None = None, selector: VirtualSelector | None = None) -> None:
@@ -181,18 +183,18 @@ class ProcessLoop(SimLoop):
     def process(self, name: str) -> SimulatedProcess:
         return SimulatedProcess(self, name)
 
-    # The queues of asyncio's own loops, which the conductor of a job reads too.
+    # The queues of asyncio's own loops, which the replay scheduler of a job reads too.
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
 
     def bring_back(self, handles: list[asyncio.Handle]) -> None:
         self._ready.extend(handles)
 
-    # ── whose is it ───────────────────────────────────────────────────────────────────────────────
+    # ── ownership ─────────────────────────────────────────────────────────────────────────────────
 
     def _owner(self, context: contextvars.Context | None) -> SimulatedProcess:
-        named = _PROCESS.get() if context is None else context.get(_PROCESS)
-        return named or self.running
+        process = _PROCESS.get() if context is None else context.get(_PROCESS)
+        return process or self.running
 
     def _call_soon(
         self, callback: Callable[..., object], args: Any, context: contextvars.Context | None
@@ -214,7 +216,7 @@ class ProcessLoop(SimLoop):
         return timer
 
     task_options: ClassVar[dict[str, Any]] = {}
-    """How tasks are made besides."""
+    """Further options for new tasks."""
 
     def make_task(
         self,
@@ -223,7 +225,7 @@ class ProcessLoop(SimLoop):
         context: contextvars.Context | None = None,
         **options: Any,
     ) -> asyncio.Task[Any]:
-        """A task of the process that runs now, or of the one that the context names."""
+        """Make a task of the process that runs now, or of the one that the context names."""
         owner = self._owner(context)
         if context is None:
             context = contextvars.copy_context()
@@ -233,7 +235,7 @@ class ProcessLoop(SimLoop):
         return task
 
     def add_task(self, _owner: SimulatedProcess, task: asyncio.Task[Any]) -> None:
-        """A task of this process has been made."""
+        """A task of this process was created."""
         self._all_tasks.append(task)
 
     def number_task(self) -> int:
@@ -254,7 +256,7 @@ class ProcessLoop(SimLoop):
             self.complaints.append(f"{about.get('message')}: {about.get('exception')!r}")
 
     def close(self) -> None:
-        """Everything is over; the tasks of the dead are closed without a word."""
+        """Close the loop; the tasks of dead processes are closed silently."""
         if not self.is_closed():
             self.run_until_complete(self._bury())
         super().close()
@@ -266,7 +268,7 @@ class ProcessLoop(SimLoop):
                 continue
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - it is meant to be pending
             coroutine: Any = task.get_coro()
-            for _ in range(100):  # one that waits again in a `finally` is closed again
+            for _ in range(100):  # a task that awaits again in a `finally` is closed again
                 with contextlib.suppress(BaseException):
                     coroutine.close()
                     break

@@ -1,4 +1,4 @@
-"""Time-skipping clock: while every job of a store sleeps, time moves on at once to what is due next.
+"""Time-skipping clock: while every job of a store sleeps, time skips at once to the next due time.
 
     clock = TimeSkippingClock(SystemClock())
     left_us = await idle_for_us(store, clock)     # None: a job runs, or no job wakes by itself
@@ -29,7 +29,7 @@ STILL: Final = HELD | {
 
 
 class TimeSkippingClock:
-    """The time of another clock, plus what was skipped."""
+    """The time of another clock, plus the skipped time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -47,7 +47,7 @@ class TimeSkippingClock:
         return self._clock.boot()
 
     def advance(self, duration: Duration) -> None:
-        """So much time has passed ("3d", "90s", a timedelta)."""
+        """Skip so much time ("3d", "90s", a timedelta)."""
         self.advance_us(parse_duration(duration))
 
     def advance_us(self, us: int) -> None:
@@ -57,7 +57,7 @@ class TimeSkippingClock:
 
 
 async def heads(store: Store) -> AsyncIterator[JobHead]:
-    """Every job that is not over."""
+    """The head of every job that has not ended."""
     cursor: str | None = None
     while True:
         page = await store.jobs.list(JobFilter(), limit=1000, cursor=cursor)
@@ -72,9 +72,9 @@ async def heads(store: Store) -> AsyncIterator[JobHead]:
 async def idle_for_us(
     store: Store, clock: Clock, gone: Callable[[str], bool] = lambda _worker: False
 ) -> int | None:
-    """How long nothing will happen by itself. None: somebody is at work, or nothing is due, ever.
+    """How long until the next job is due. None: a worker is running a job, a job is due now, or no job wakes by itself.
 
-    `gone` says whether a worker is dead: its jobs are waited for as long as a lease lasts.
+    `gone` says whether a worker is dead: its jobs count as due after the time of a lease.
     """
     left: list[int] = []
     async for head in heads(store):

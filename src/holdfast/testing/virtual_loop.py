@@ -3,7 +3,7 @@
     with SimLoop() as loop:
         loop.run_until_complete(main())       # an hour of `loop.time()` passes in no time
 
-When nothing is ready and nothing is scheduled, nothing can ever happen any more: that is a `Deadlock`, which makes
+When nothing is ready and nothing is scheduled, nothing can happen any more: the loop raises `Deadlock`, which makes
 every test on this loop a test of liveness too.
 """
 
@@ -16,11 +16,11 @@ from typing import Self
 
 
 class Deadlock(Exception):
-    """Everybody waits, and nobody is going to come."""
+    """All tasks wait, and nothing is scheduled that could wake one."""
 
 
 class VirtualSelector(selectors.SelectSelector):
-    """Never blocks: asked to wait, it moves the clock."""
+    """Never blocks: a wait moves the clock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class VirtualSelector(selectors.SelectSelector):
 
 
 class NoSockets(VirtualSelector):
-    """For a loop that nothing real is ever attached to: it does not even look."""
+    """For a loop without real I/O: it does not poll."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
@@ -46,7 +46,7 @@ class NoSockets(VirtualSelector):
 
 
 class SimLoop(asyncio.SelectorEventLoop):
-    """`selector` says what waiting is; `NoSockets` is quicker, where nothing real is ever attached."""
+    """`selector` defines what waiting is; `NoSockets` is faster if there is no real I/O."""
 
     def __init__(self, selector: VirtualSelector | None = None) -> None:
         self._virtual = VirtualSelector() if selector is None else selector
@@ -56,7 +56,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         return self._virtual.now
 
     def clock_time(self) -> float:
-        """The loop's time, also in the code of a job, to which `time` says job time."""
+        """The loop's time, also inside a job's code, where `time` returns job time."""
         return self._virtual.now
 
     def __enter__(self) -> Self:
@@ -67,10 +67,10 @@ class SimLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """A clock that goes with a loop: wall time and ticks are its time."""
+    """A clock on a loop: wall time and ticks are the loop's time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, wall_us: int = 1_700_000_000_000_000) -> None:
-        # Not `loop.time`, which is job time to the code of a job.
+        # Not `loop.time`, which is job time inside a job's code.
         self._time = functools.partial(type(loop).time, loop)
         self._start_us = wall_us
 

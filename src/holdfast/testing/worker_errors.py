@@ -1,4 +1,4 @@
-"""Errors that workers report only in their log, collected for a test."""
+"""Collects errors that workers only log, for a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.errors import Unavailable
 
 
 class WorkerErrors(logging.Handler):
-    """Log handler: keeps errors, except those of a store that was away."""
+    """Log handler: keeps errors, except those of an unavailable store."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class WorkerErrors(logging.Handler):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Here, and nowhere else, while the block runs."""
+        """Collect errors while the block runs."""
         log = logging.getLogger("holdfast.worker")
         propagated, log.propagate = log.propagate, False
         log.addHandler(self)

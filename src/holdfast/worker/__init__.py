@@ -1,1 +1,1 @@
-"""A process that drives jobs: claims what fits, keeps its leases, drains when asked."""
+"""Worker: a process that claims and runs jobs, keeps its lease, and drains on request."""

@@ -2,7 +2,7 @@
 
     job j1 (buy) failed, attempt 1: KeyError: 'no' at /app/shop.py:12 in pay; next attempt in 4 s. See: holdfast job j1
 
-Attempts that complete, sleep, wait for a signal or an approval are no news.
+Attempts that complete, sleep, or wait for a signal or an approval are not logged.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _ERROR_MAX: Final = 500
 
 
 def log_attempt(log: logging.Logger, run: JobRun) -> None:
-    """Write the line for an attempt that is over, if it is worth one."""
+    """Writes the line for an attempt that has ended, if it is worth one."""
     if isinstance(run.ended_with, JobCompleted):
         return
     grant = run.grant
-    said = describe_end(run.ended_with, grant.attempts, run.sleeps_for_us(), run.find_uncertain())
-    if said is not None:
+    description = describe_end(run.ended_with, grant.attempts, run.sleeps_for_us(), run.find_uncertain())
+    if description is not None:
         see = shlex.quote(grant.job_id)
-        log.warning("job %s (%s) %s. See: holdfast job %s", grant.job_id, grant.kind, said, see)
+        log.warning("job %s (%s) %s. See: holdfast job %s", grant.job_id, grant.kind, description, see)
 
 
 def describe_end(
     event: Event | None, failed_before: int, next_us: int | None, uncertain: Sequence[Recorded] = ()
 ) -> str | None:
-    """What became of a job in an attempt that ended with this event. None: nothing that needs attention."""
+    """Describes the outcome of an attempt that ended with this event. None: nothing that needs attention."""
     match event:
         case JobRequeued(error=error) if error is not None:
             again = "" if next_us is None else f"; next attempt in {format_delay(next_us)}"

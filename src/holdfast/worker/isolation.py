@@ -1,6 +1,6 @@
-"""Isolation, the child's end: a worker that drives one suspect alone in its process.
+"""Isolation, the child's end: a worker that runs one suspect alone in its process.
 
-It claims the one job that its parent hands over, drives it until it ends, waits or makes progress, and is over. The
+It claims the one job that its parent hands over, runs it until it ends, waits or makes progress, and then ends. The
 parent's end is `runtime.isolation`.
 """
 
@@ -16,7 +16,7 @@ from holdfast.engine.runner_config import RunnerConfig
 from holdfast.engine.telemetry import NOTHING, Telemetry, Timed
 from holdfast.errors import Unavailable
 from holdfast.model.append import Append
-from holdfast.model.suspicion import CLEARED, is_suspect
+from holdfast.model.crash_suspects import CLEARED, is_suspect
 from holdfast.store.ports.leases import ClaimAsk, Held
 from holdfast.worker.worker import Worker
 
@@ -24,12 +24,15 @@ log = logging.getLogger("holdfast.isolation")
 
 
 class ProgressMeter(Telemetry):
-    """Calls `on_progress` when a commit with progress is durable."""
+    """Calls its subscriber when a commit with progress is durable."""
 
-    __slots__ = ("on_progress",)
+    __slots__ = ("notify",)
 
     def __init__(self) -> None:
-        self.on_progress: Callable[[], None] = lambda: None
+        self.notify: Callable[[], None] = lambda: None
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        self.notify = callback
 
     def commit(self, appends: Sequence[Append]) -> Timed:
         if not any(append.progress for append in appends):
@@ -43,25 +46,25 @@ class _Commit(Timed):
     def __init__(self, meter: ProgressMeter) -> None:
         self._meter = meter
 
-    def over(self, how: str, told: Any = None) -> None:
+    def over(self, how: str, detail: Any = None) -> None:
         if how == "committed":
-            self._meter.on_progress()
+            self._meter.notify()
 
 
 class LoneWorker(Worker):
     """Worker of one job, which another worker hands over. Ends by itself."""
 
     def __init__(
-        self, desk: RunnerConfig, name: str, new_token: Callable[[], str], handed: Held, **options: Any
+        self, config: RunnerConfig, name: str, new_token: Callable[[], str], handed: Held, **options: Any
     ) -> None:
-        """`options`: what keeps its lease, as for any worker."""
-        super().__init__(desk, name, new_token, concurrency=1, serving=True, **options)
+        """`options`: lease renewal, as for any worker."""
+        super().__init__(config, name, new_token, concurrency=1, serving=True, **options)
         self._handed = handed
         self.is_store_away = False
-        """Whether the job could not be driven because the store was not there."""
+        """Whether the job could not be run because the store was unavailable."""
 
     def clear(self) -> None:
-        """The job has made progress. It goes back among the others, unless it is here for dying daily."""
+        """The job has made progress: releases it to the other workers, unless it is isolated for dying daily."""
         for run in self._runs.values():
             if is_suspect(run.grant.takeovers):
                 run.wind_down(CLEARED)

@@ -5,7 +5,7 @@ agents are external there is no worker: then the server alone maintains the stor
 
 No job waits for maintenance. A lease that has expired can be claimed as it is; the sweep does the bookkeeping, and
 returns jobs to their queues for which this process has no code. A duty that fails is logged and runs again when it is
-next due; the other duties of the round run all the same.
+next due; the other duties of the round run nevertheless.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.engine.recovery import LastSweep, Rules, SweepResult, prove_dead, 
 from holdfast.engine.schedules import ScheduleRewind, fire_due
 from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import HoldfastError
-from holdfast.model.suspicion import is_suspect
+from holdfast.model.crash_suspects import is_suspect
 from holdfast.model.time import MINUTE, SECOND
 from holdfast.model.work import PREFERENCE_US
 from holdfast.model.worker_identity import identity_in, is_dead, worker_name
@@ -43,7 +43,7 @@ log = logging.getLogger("holdfast.maintenance")
 
 
 class Duty(msgspec.Struct, frozen=True):
-    """One task of the loop. `serving`: only a process that serves has it, not one that drives jobs of its own."""
+    """One task of the loop. `serving`: only a process that serves has it, not one that only runs its own jobs."""
 
     name: str
     run: Callable[[], Awaitable[object]]
@@ -62,23 +62,27 @@ class Neighbours:
         return f"{label}-{os.getpid()}" if here is None else worker_name(label, here)
 
     def my_identity(self) -> str | None:
-        """A word for this process and no other, ever; None where the host cannot tell processes apart."""
+        """An identity of this process that no other process ever has; None where the host cannot identify processes."""
         here = self._processes.here()
         return None if here is None else worker_name("", here)
 
     def is_dead(self, worker: str) -> bool:
-        here, who = self._processes.here(), identity_in(worker)
-        return here is not None and who is not None and is_dead(who, here, self._processes.look_up(who.pid))
+        here, identity = self._processes.here(), identity_in(worker)
+        return (
+            here is not None
+            and identity is not None
+            and is_dead(identity, here, self._processes.look_up(identity.pid))
+        )
 
     async def bury(self, store: Store) -> None:
-        """The leases of the dead are over; their jobs are there to be claimed."""
+        """Expires the leases of dead processes; their jobs are claimable."""
         for name in await prove_dead(store, self._processes):
             log.info("worker %s is dead: its jobs are released", name)
 
 
 class Maintenance:
-    """`run` is the loop, `run_round` is one pass over the duties that are due. `last` is the last sweep of this process
-    (the store's metadata has the last one of any process that found something)."""
+    """Maintenance of a store. `run` is the loop, `run_round` is one pass over the duties that are due. `last` is the
+    last sweep of this process (the store's metadata has the last one of any process that found something)."""
 
     def __init__(
         self,
@@ -88,21 +92,22 @@ class Maintenance:
         rules: Rules,
         chance: Callable[[], float],
         meter: Telemetry = SILENT,
-        herald: WorkerHeartbeat | None = None,
+        heartbeat: WorkerHeartbeat | None = None,
         *,
         capabilities: Sequence[str] = (),
         leaves_suspects: bool = False,
         registry: Registry | None = None,
         sweep_every_us: int = SWEEP_EVERY_US,
         fires_schedules: bool = True,
+        serving: bool = True,
     ) -> None:
-        """`leaves_suspects`: this process cannot run a job alone, and says so of those that it leaves to others.
-        `registry` is the one of external agents that is not in the store."""
-        self.serving = True
-        """Whether this process is a worker or a server. One that only drives jobs of its own is not listed, fires no
-        schedules and does not sweep; it does free what dead processes of its host held."""
+        """`leaves_suspects`: this process cannot isolate a job, and logs which suspects it leaves to others.
+        `registry` is the registry of external agents that is not in the store. `serving`: this process is a worker or a
+        server. A process that only runs its own jobs is not listed, fires no schedules and does not sweep; it does
+        expire the leases of dead processes of its host."""
+        self._is_serving = serving
         self.unwanted: Sequence[str] = ()
-        """Kinds of work for our capabilities that no agent of the type they prefer has taken for a while."""
+        """Kinds of work items for our capabilities that no agent of the preferred type has taken for a while."""
         self.last: LastSweep | None = None
         self._store = store
         self._clock = clock
@@ -116,7 +121,7 @@ class Maintenance:
         self._rewind = ScheduleRewind(store)
         duties = [
             Duty("store clock", store.clock.sync, serving=False),
-            Duty("heartbeat", herald.beat) if herald is not None else None,
+            Duty("heartbeat", heartbeat.beat) if heartbeat is not None else None,
             Duty("leases of dead processes", self._expire_dead, serving=False),
             # Workers alone fire schedules: without a worker, jobs that no process has code for would pile up.
             Duty("schedules", self._fire_schedules) if fires_schedules else None,
@@ -130,16 +135,20 @@ class Maintenance:
         self._due_at = {duty.name: clock.tick_us() + duty.every_us for duty in self.duties}
 
     async def run(self) -> None:
-        """A round every few seconds, until the task is cancelled."""
+        """Runs a round every few seconds, until the task is cancelled."""
         while True:
             await rest(ROUND_S)
             await self.run_round()
 
+    def serve(self) -> None:
+        """From now on this process is a worker or a server."""
+        self._is_serving = True
+
     async def run_round(self) -> None:
-        """Every duty that is due has run. One that failed runs again when it is next due."""
+        """Runs every duty that is due. One that fails runs again when it is next due."""
         failed: list[str] = []
         for duty in self.duties:
-            if (duty.serving and not self.serving) or self._clock.tick_us() < self._due_at[duty.name]:
+            if (duty.serving and not self._is_serving) or self._clock.tick_us() < self._due_at[duty.name]:
                 continue
             self._due_at[duty.name] = self._clock.tick_us() + duty.every_us
             try:
@@ -168,7 +177,7 @@ class Maintenance:
         self.unwanted = await self._store.work.find_unpreferred(self._capabilities, grace_us=PREFERENCE_US)
 
     async def forget_agents(self) -> None:
-        """External agents that were silent for a day are not listed any more."""
+        """Removes external agents from the registry that were silent for a day."""
         from holdfast.registry.registry import Registry
         from holdfast.registry.store_registry import StorePlace
 
@@ -178,10 +187,10 @@ class Maintenance:
             await self._registry.forget()
 
     async def sweep(self) -> list[SweepResult]:
-        """Jobs whose lease has expired are pending again or held as dead letters; which they were."""
+        """Returns jobs with an expired lease to their queues, or holds them as dead letters. Returns these jobs."""
         stats, swept = await sweep_jobs(self._store, self._clock, self._rules)
-        for one in swept:
-            self._log_lost(one)
+        for result in swept:
+            self._log_lost(result)
         self._meter.record_sweep(stats)
         self.last = LastSweep(at=self._clock.wall_us(), by=self._rules.by or "", stats=stats)
         if stats.expired_found:
@@ -194,9 +203,9 @@ class Maintenance:
             await remember(self._store, self.last)
         return swept
 
-    def _log_lost(self, one: SweepResult) -> None:
-        head = one.head
-        if one.dead:
+    def _log_lost(self, result: SweepResult) -> None:
+        head = result.head
+        if result.dead:
             log.warning(
                 "job %s (%s) is a dead letter: it lost its worker %s, and it was not the first. See: holdfast job %s",
                 *(head.job_id, head.kind, head.lease_owner, head.job_id),

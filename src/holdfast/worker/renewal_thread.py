@@ -1,14 +1,14 @@
 """Renewal thread: beats for a worker while its event loop is busy, and notices the death of workers on the same host.
 
-Code that blocks the event loop must not cost a worker its jobs, so the lease is renewed by a thread with an event loop
-and a store of its own. The thread does nothing else; all that it shares with the loop is `LeaseRenewal`.
+Code that blocks the event loop must not cost a worker its jobs, so a thread with its own event loop and its own store
+renews the lease. The thread does nothing else; it shares only `LeaseRenewal` with the loop.
 
-    every few seconds         beat, read the leases of the other workers, declare the expired ones expired
-    a worker has started      look at once, so that its process is watched from now on
-    a process has ended       its lease is over at once: the kernel says so, through a pidfd
-    the loop was closed       the lease is given up at once: no code of its jobs will ever run again
+    every few seconds         beats, reads the leases of the other workers, declares the expired ones expired
+    a worker has started      looks at once, so that its process is watched from now on
+    a process has ended       expires its lease at once: the kernel reports it, through a pidfd
+    the loop was closed       gives the lease up at once: no code of its jobs will ever run again
     the loop is blocked for
-    longer than it may        the lease is given up, until the loop answers again (see `watchdog`)
+    longer than it may        gives the lease up, until the loop answers again (see `watchdog`)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Final
 from holdfast.engine.host_processes import Processes
 from holdfast.engine.lease_renewal import Deliver, LeaseRenewal
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.model.suspicion import find_parent
+from holdfast.model.crash_suspects import find_parent
 from holdfast.model.worker_identity import Sight, identity_in, is_dead, is_neighbour
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.contract import Store
@@ -32,7 +32,7 @@ from holdfast.store.contract import Store
 RETRY_S: Final = 1.0
 LOOP_CHECK_S: Final = 1.0
 LOOK_GAP_S: Final = 0.5
-"""Workers that start together are looked at together."""
+"""Workers that start within this time are looked at together."""
 
 log = logging.getLogger("holdfast.worker")
 
@@ -52,13 +52,13 @@ class RenewalThread:
 
     @contextlib.asynccontextmanager
     async def renewing(self, renewal: LeaseRenewal, *, lazily: bool = False) -> AsyncIterator[None]:
-        """In the block the lease is renewed. `lazily`: the thread opens its store when the first beat is due and not at
-        once, which a process that ends before then does not have to pay for."""
+        """Renews the lease in the block. `lazily`: the thread opens its store when the first beat is due and not at
+        once, which saves the cost for a process that ends before."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
 
         def deliver(call: Callable[[], None]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed; nothing runs on it any more
+            with contextlib.suppress(RuntimeError):  # the loop was closed: nothing runs on it any more
                 loop.call_soon_threadsafe(call)
 
         def finish() -> None:
@@ -83,15 +83,15 @@ class RenewalThread:
             await asyncio.wait([ended])
 
     def look(self) -> None:
-        """The thread beats, and reads the other leases, now. Any thread may call it."""
+        """Makes the thread beat, and read the other leases, now. Any thread may call it."""
         loop, wake = self._thread_loop, self._wake
         if loop is not None and wake is not None:
-            with contextlib.suppress(RuntimeError):  # it has ended
+            with contextlib.suppress(RuntimeError):  # the thread has ended
                 loop.call_soon_threadsafe(wake.set)
 
     def give_up(self, timeout_s: float) -> bool:
-        """The lease is over, and is not taken again before `resume`; says whether that is done within the time. Called
-        by the watchdog's thread, for a loop that has been blocked for longer than it may."""
+        """Ends the lease, which is not taken again before `resume`; returns whether that is done within the time. The
+        watchdog's thread calls it, for a loop that has been blocked for longer than it may."""
         self._is_blocked = True
         self.look()
         return self._released.wait(timeout_s)
@@ -134,8 +134,8 @@ class RenewalThread:
         loop: asyncio.AbstractEventLoop,
         deliver: Deliver,
     ) -> None:
-        """The renewal loop of every worker whose store other processes share: it goes on while the loop that drives the
-        jobs is blocked."""
+        """The renewal loop of every worker whose store other processes share: it continues while the loop that runs
+        the jobs is blocked."""
         while not self._stopping:
             try:
                 if loop.is_closed():
@@ -153,7 +153,7 @@ class RenewalThread:
             await self._pause(renewal.next_beat_us() / 1_000_000, loop)
 
     async def _pause(self, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
-        """The time is over, or there is a reason to look: somebody asked for it, or the loop was closed."""
+        """Waits for this time; less, if `look` was called or the loop was closed."""
         assert self._wake is not None
         time = asyncio.get_running_loop().time
         until = time() + seconds
@@ -167,7 +167,7 @@ class RenewalThread:
 
 
 class _Neighbours:
-    """Workers on this host, watched through pidfds: the lease of one whose process ends is over at once."""
+    """Workers on this host, watched through pidfds: when the process of one ends, its lease is expired at once."""
 
     def __init__(self, store: Store, processes: Processes) -> None:
         self._store = store
@@ -176,22 +176,28 @@ class _Neighbours:
         self._expiring: set[asyncio.Task[None]] = set()
 
     def watch(self, leases: Iterable[WorkerLease]) -> None:
-        """These are the other workers now. Processes that have ended already are found at once."""
+        """Watches the processes of these workers, and of no others. Processes that have already ended are found at
+        once."""
         here = self._processes.here()
         current = {lease.worker: lease for lease in leases}
         for worker, (watched, _) in list(self._watched.items()):
             if worker not in current or current[worker].identity != watched.identity:
                 self._unwatch(worker)
         for worker, lease in current.items():
-            who = identity_in(lease.identity)
-            if here is None or who is None or worker in self._watched or not is_neighbour(who, here):
+            identity = identity_in(lease.identity)
+            if (
+                here is None
+                or identity is None
+                or worker in self._watched
+                or not is_neighbour(identity, here)
+            ):
                 continue
             parent = find_parent(worker)
             if parent is not None and self._processes.look_up(parent) is not Sight.GONE:
-                continue  # its parent sees how it dies, and writes that down
-            # Opened first, looked at second: the pid that is looked at is then the one that is held.
-            pidfd = _open_pidfd(who.pid)
-            if is_dead(who, here, self._processes.look_up(who.pid)):
+                continue  # its parent sees how it dies, and records that
+            # Opened first, looked up second: the process that is looked up is then the one that the pidfd refers to.
+            pidfd = _open_pidfd(identity.pid)
+            if is_dead(identity, here, self._processes.look_up(identity.pid)):
                 if pidfd is not None:
                     os.close(pidfd)
                 self._expire(lease)
@@ -229,7 +235,7 @@ class _Neighbours:
 
 
 def _open_pidfd(pid: int) -> int | None:
-    """A descriptor that becomes readable when the process ends; None where there is no such thing."""
+    """A descriptor that becomes readable when the process ends; None where the host has no pidfds."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):

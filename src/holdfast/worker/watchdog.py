@@ -4,10 +4,10 @@ All jobs of a worker share one loop. A tool that blocks it (a library without aw
 every job here. Its lease is renewed meanwhile (`renewal_thread`), so no job is lost by that, but none makes progress
 either. The loop cannot report this itself, so a thread does:
 
-    every twelfth of a lease   ask the loop to answer (or of the limit, if that is shorter)
-    no answer for a third      warn, with the author's frames of what the loop's thread is doing
-    no answer for the limit    the worker gives up its jobs, so that others can drive them (`on_limit`)
-    an answer at last          say that it is over, and for how long it was (`on_answer`)
+    every twelfth of a lease   asks the loop to answer (or of the limit, if that is shorter)
+    no answer for a third      warns, with the author's frames of what the loop's thread is doing
+    no answer for the limit    the worker gives up its jobs, so that others can run them (`on_limit`)
+    an answer at last          reports that the block has ended, and how long it was (`on_answer`)
 
 The watchdog counts its own rounds and not the clock. A process that was frozen as a whole, watchdog and loop together,
 has not blocked itself, and is not reported. Under a debugger the limit does not count: a breakpoint blocks the loop.
@@ -31,7 +31,7 @@ ROUNDS_PER_LEASE: Final = 12
 PATIENCE_ROUNDS: Final = ROUNDS_PER_LEASE // 3
 
 BLOCKING_LIMIT_S: Final = 300.0
-"""So long code may block the event loop before the worker gives up its jobs."""
+"""How long code may block the event loop before the worker gives up its jobs."""
 
 _DEBUGGERS: Final = frozenset({"pydevd", "debugpy"})
 
@@ -45,7 +45,7 @@ REMEDY: Final = (
 
 
 def format_blocking_code(frame: FrameType) -> str:
-    """The author's frames of a stack; all of it, if the author has none there."""
+    """The author's frames of a stack; the whole stack, if it has none of the author's."""
     frames = format_frames(extract_stack(frame))
     return "\n".join(frames) or "".join(traceback.format_stack(frame)).rstrip()
 
@@ -79,7 +79,7 @@ class Watchdog:
         on_limit: Callable[[str], None] = lambda _report: None,
         on_answer: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_limit` is called on the watchdog's thread, with where the loop is blocked."""
+        """`on_limit` is called on the watchdog's thread, with the place where the loop is blocked."""
         self._limit_s = limit_s
         self._on_limit = on_limit
         self._on_answer = on_answer
@@ -91,22 +91,22 @@ class Watchdog:
         self._barked = False
 
     def start(self, loop: asyncio.AbstractEventLoop, ttl_us: int) -> None:
-        """From now on the loop is watched; its leases last so long."""
+        """Starts to watch the loop; `ttl_us` is its lease time."""
         self._over = threading.Event()
         self._asked, self._barked, self._is_over_limit, self._rounds = False, False, False, 0
         self._round_s = min(ttl_us / 1_000_000, self._limit_s) / ROUNDS_PER_LEASE
-        told = (loop, threading.get_ident(), self._over)
-        threading.Thread(target=self._watch, args=told, name="holdfast-watchdog", daemon=True).start()
+        arguments = (loop, threading.get_ident(), self._over)
+        threading.Thread(target=self._watch, args=arguments, name="holdfast-watchdog", daemon=True).start()
 
     def stop(self) -> None:
-        """Nobody is watched any more. The thread ends by itself, at once."""
+        """Stops watching. The thread ends by itself, at once."""
         self._over.set()
 
     def _watch(self, loop: asyncio.AbstractEventLoop, watched: int, over: threading.Event) -> None:
         while not over.wait(self._round_s) and not loop.is_closed():
             if not self._asked:
                 self._asked, self._rounds = True, 0
-                with contextlib.suppress(RuntimeError):  # it was closed this moment
+                with contextlib.suppress(RuntimeError):  # it has just been closed
                     loop.call_soon_threadsafe(self._answer)
                 continue
             self._rounds += 1
@@ -129,7 +129,7 @@ class Watchdog:
         )
 
     def _answer(self) -> None:
-        """The loop calls this."""
+        """Called by the loop: its answer."""
         if self._barked:
             self._barked = False
             log.warning("the event loop runs again, after about %.1f s", self._rounds * self._round_s)

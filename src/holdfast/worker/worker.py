@@ -1,17 +1,17 @@
-"""One process that drives jobs.
+"""Worker: one process that claims and runs jobs.
 
-    claim what there is room for → run each → claim again
+    claim as many jobs as there is room for → run each → claim again
 
-Between claims it waits for a hint that something changed, or a second, whichever is first; hints make it quick, the
-second makes it right. It never holds more jobs than it has room for, takes only kinds it has code for, and goes by age
-now and then, so that nobody waits for ever behind those with more weight.
+Between claims it waits for a wake-up, or `POLL_S`, whichever is first; wake-ups make it quick, polling makes it right.
+It never holds more jobs than it has room for, claims only kinds it has code for, and claims by age now and then, so
+that no job waits for ever behind those with a higher priority.
 
-A worker that does not serve claims only the jobs that it was told to drive, their descendants, and what stands before
-them in their sessions: `await agent(…)` in a script must not take anybody else's job, which would end with the script.
+A worker that does not serve claims only the jobs that it is asked to run, their descendants, and the jobs before them
+in their sessions: `await agent(…)` in a script must not claim other jobs, whose run would end with the script.
 
-Draining: no more claims; each run finishes the calls that are under way and gives its job back at that boundary, which
-costs the next worker a replay and nothing else. Calls that take too long are cut off, all but those that are unsafe to
-repeat: cut off, they would need a person, so they get the time that they were declared to take.
+Draining: no more claims; each run finishes the calls in progress and then releases its job, which costs the next
+worker a replay and nothing else. Calls that take too long are cut off, except those that are unsafe to repeat: cut
+off, they would need a person's decision, so they get the time that they were declared to take.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.log_context import about
 from holdfast.engine.runner_config import RunnerConfig
 from holdfast.errors import HoldfastError, InvalidSetting, NotFound, Unavailable
+from holdfast.model.crash_suspects import SUSPECT_AT
 from holdfast.model.lease import Grant, by_age
-from holdfast.model.suspicion import SUSPECT_AT
 from holdfast.store.ports.leases import WORKERS, ClaimAsk
 from holdfast.worker.attempt_log import log_attempt
 from holdfast.worker.renewal_thread import RenewalThread
 from holdfast.worker.watchdog import Watchdog
 
 POLL_S: Final = 2.5
-"""How late a hint may be before the queue is asked without one. With maintenance and presence, an idle worker asks its
-database less than once a second."""
+"""How long a worker waits for a wake-up before it polls the queue. With maintenance and presence, an idle worker
+queries its database less than once a second."""
 
 MAIL_POLL_S: Final = 10.0
 SOON_S: Final = 0.001
 DRAIN_S: Final = 30.0
 SHORT: Final = 32
-"""A journal of so many events is worth reading together with others."""
+"""A journal of up to this many events is worth reading together with others."""
 log = logging.getLogger("holdfast.worker")
 
 
 class Isolation(Protocol):
-    """Drives suspects in child processes."""
+    """Runs suspects in child processes."""
 
     @property
     def has_room(self) -> bool:
@@ -57,21 +57,22 @@ class Isolation(Protocol):
         ...
 
     async def drive(self, run: JobRun) -> None:
-        """The job of this run, which has driven nothing, is handed to a child process; returns when that has ended and
-        its end is written down."""
+        """Hands the job of this run, which has executed nothing, to a child process; returns when the child has ended
+        and its end is recorded."""
         ...
 
     def drain(self, *, at_once: bool) -> None:
-        """Every child gives its job back: at the next boundary, or at once."""
+        """Makes every child release its job: when its calls in progress have ended, or at once."""
         ...
 
 
 class Worker:
-    """Runs until `drain` is called. `new_token` names claims, so that a lost reply finds the same grants."""
+    """Runs until `drain` is called. `new_token` names claims, so that a claim repeated after a lost reply gets the
+    same grants."""
 
     def __init__(
         self,
-        desk: RunnerConfig,
+        config: RunnerConfig,
         name: str,
         new_token: Callable[[], str],
         *,
@@ -87,15 +88,16 @@ class Worker:
         isolation: Isolation | None = None,
         leaves_suspects: bool = False,
     ) -> None:
-        """`also` names kinds to take besides those there is code for by name: work that nobody else has wanted. Without
-        `serving` it claims nothing before `drive` names a job, or `serve` is called. `isolation` drives suspects, if
-        the desk hands them over; a worker that `leaves_suspects` claims none, unless it is told to drive them."""
+        """`also` names kinds to claim besides those of the programs: work items that no preferred agent has taken.
+        Without `serving` the worker claims nothing before `drive` names a job, or `serve` is called. `isolation` runs
+        suspects, if the configuration isolates them; a worker that `leaves_suspects` claims none, unless `drive` names
+        them."""
         self.name = name
-        self._desk = desk
+        self._config = config
         self._new_token = new_token
         self._queues = tuple(queues)
         self._concurrency = concurrency
-        self._renewal = renewal or LeaseRenewal(name, desk.clock, new_token, meter=desk.meter)
+        self._renewal = renewal or LeaseRenewal(name, config.clock, new_token, meter=config.meter)
         self._renewal_thread = renewal_thread
         self._maintenance = maintenance
         self._drain_s = drain_s
@@ -105,11 +107,11 @@ class Worker:
         self._isolation = isolation
         self._leaves_suspects = leaves_suspects
         self._roots: Counter[str] = Counter()
-        """The jobs that somebody in this process waits for, each with how many do."""
+        """The jobs that callers in this process wait for, with the number of callers."""
         self._has_left = False
-        """Whether somebody has stopped waiting for a job that is not over."""
+        """Whether a caller has stopped waiting for a job that has not ended."""
         self._runs: dict[str, JobRun] = {}
-        """By the topic of hints about its mail."""
+        """The runs by the topic of wake-ups about their mail."""
         self._hearing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._claims = 0
@@ -122,7 +124,7 @@ class Worker:
         self._room.set()
 
     async def work(self) -> None:
-        """Jobs are driven until somebody drains this worker; afterwards it holds nothing."""
+        """Runs jobs until `drain` is called; holds nothing afterwards."""
         stopped = asyncio.Event()
         renewing = asyncio.create_task(self._renew(stopped), name="holdfast-renew")
         listening = asyncio.create_task(self._listen(), name="holdfast-listen")
@@ -141,14 +143,15 @@ class Worker:
             maintaining.cancel()
             stopped.set()
             await asyncio.wait([renewing, listening, hearing, maintaining])
-            await self._desk.committer.close()
-            with contextlib.suppress(Unavailable):  # then others declare it expired
-                await self._renewal.close(self._desk.store.leases)
+            await self._config.committer.close()
+            with contextlib.suppress(Unavailable):  # if so, other workers declare it expired
+                await self._renewal.close(self._config.store.leases)
             if self._watchdog is not None:
                 self._watchdog.stop()
 
     def drain(self, *, at_once: bool = False) -> None:
-        """No more claims; what runs is finished or given back. `at_once`, or said twice: given back where it stands."""
+        """Claims no more; runs finish or release their jobs. `at_once`, or a second call: without waiting for the
+        calls in progress."""
         if at_once or self._draining.is_set():
             self._hurry.set()
         self._draining.set()
@@ -157,7 +160,7 @@ class Worker:
         self._look.set()
 
     def serve(self) -> None:
-        """From now on every job of its queues and kinds is claimed."""
+        """Claims every job of its queues and kinds from now on."""
         self._serving = True
         if self._renewal_thread is not None:
             self._renewal_thread.look()
@@ -165,8 +168,8 @@ class Worker:
 
     @contextmanager
     def drive(self, job_id: str) -> Iterator[None]:
-        """In the block this job and its descendants are claimed. If it ends with an error (the caller was cancelled,
-        the job is held), what still runs of them is given back."""
+        """Claims this job and its descendants in the block. If the block ends with an error (the caller was cancelled,
+        the job is held), the ones that still run are released."""
         self._roots[job_id] += 1
         self._look.set()
         try:
@@ -178,30 +181,30 @@ class Worker:
             raise
         finally:
             self._roots[job_id] -= 1
-            self._roots += Counter()  # drops those that nobody waits for any more
+            self._roots += Counter()  # drops jobs without callers
 
     def is_driving(self, job_id: str) -> bool:
         """Whether this worker claims the job, or would."""
         return self._serving or job_id in self._roots
 
     async def _renew(self, stopped: asyncio.Event) -> None:
-        """The lease is renewed until the worker has stopped, by a thread of its own if there is one."""
+        """Renews the lease until the worker has stopped, from the renewal thread if there is one."""
         if self._renewal_thread is None:
-            await self._renewal.keep_on(self._desk.store.leases, stopped)
+            await self._renewal.keep_on(self._config.store.leases, stopped)
             return
         async with self._renewal_thread.renewing(self._renewal, lazily=not self._serving):
             await stopped.wait()
 
     async def _maintain(self) -> None:
-        """The maintenance loop runs beside the jobs, which do not wait for it."""
+        """Runs the maintenance loop beside the jobs, which do not wait for it."""
         if self._maintenance is not None:
             await self._maintenance()
 
     # ── claiming ──────────────────────────────────────────────────────────────────────────────────
 
     async def _claim(self) -> bool:
-        """Whether it is worth asking again at once: not when there was less than there was room for. What has come
-        since is hinted at, and hints are kept for the next wait."""
+        """Claims jobs and starts their runs. Returns whether to claim again at once: not if there were fewer jobs than
+        room. Jobs that came since cause a wake-up, and wake-ups are kept for the next wait."""
         if self._has_left and not self._serving:
             await self._give_back_left()
         if not self._serving and not self._roots:
@@ -213,28 +216,28 @@ class Worker:
         if not await self._has_lease():
             return False
         if self._token is None:
-            # Kept with the token: after a lost reply the store gives what it gave the first time.
-            self._token, self._asked_at = self._new_token(), self._desk.clock.tick_us()
+            # Kept with the token: after a lost reply the store returns the grants of the first time.
+            self._token, self._asked_at = self._new_token(), self._config.clock.tick_us()
         ask = self._make_ask(self._token, free)
         try:
-            grants = await self._desk.store.leases.claim(ask)
+            grants = await self._config.store.leases.claim(ask)
         except Unavailable as error:
             log.warning("cannot claim: %s", error)
-            self._desk.meter.record_refusal(error)
+            self._config.meter.record_refusal(error)
             return False
-        self._desk.meter.record_claims(grants)
+        self._config.meter.record_claims(grants)
         self._token = None
         self._claims += 1
         runs = [
-            JobRun(self._desk, grant, covers=self._renewal.covers, asked_at=self._asked_at)
+            JobRun(self._config, grant, covers=self._renewal.covers, asked_at=self._asked_at)
             for grant in grants
         ]
         for run in runs:
             self._renewal.keep(run)
         if runs and ask.incarnation != self._renewal.incarnation:
-            # The lease was lost while the claim was on its way. What cannot be renewed now, others may take.
+            # The lease was lost during the claim. Jobs that cannot be renewed now may be claimed by others.
             with contextlib.suppress(Unavailable):
-                await self._renewal.renew_runs(self._desk.store.leases)
+                await self._renewal.renew_runs(self._config.store.leases)
         await self._read_for(runs)
         for run in runs:
             self._runs[_topic(run)] = run
@@ -246,7 +249,8 @@ class Worker:
         return len(grants) == free
 
     async def _has_lease(self) -> bool:
-        """The worker has a lease under which calls may be started. It takes the first before its first claim."""
+        """Whether the worker has a lease under which calls may be started. It takes the first before its
+        first claim."""
         if self._renewal.is_replaced:
             msg = f"another process has taken over the name of worker {self.name!r}"
             raise InvalidSetting(
@@ -255,16 +259,18 @@ class Worker:
         if self._renewal.is_fresh:
             return True
         if self._renewal.has_started:
-            if self._renewal_thread is not None:  # it beats as soon as it can, and what it frees is hinted at
+            if (
+                self._renewal_thread is not None
+            ):  # it beats as soon as it can; jobs that it frees cause a wake-up
                 self._renewal_thread.look()
                 return False
-            await self._renewal.beat(self._desk.store.leases)
+            await self._renewal.beat(self._config.store.leases)
             return self._renewal.is_fresh
         try:
-            await self._renewal.start(self._desk.store.leases)
+            await self._renewal.start(self._config.store.leases)
         except Unavailable as error:
             log.warning("cannot claim: %s", error)
-            self._desk.meter.record_refusal(error)
+            self._config.meter.record_refusal(error)
             return False
         if self._renewal_thread is not None and self._serving:
             self._renewal_thread.look()  # at the other workers of this host
@@ -276,7 +282,7 @@ class Worker:
             worker=self.name,
             token=token,
             queues=self._queues,
-            kinds=(*self._desk.programs, *self._also()),
+            kinds=(*self._config.programs, *self._also()),
             limit=free,
             incarnation=self._renewal.incarnation,
             by_age=by_age(self._claims),
@@ -285,7 +291,7 @@ class Worker:
         )
 
     async def _give_back_left(self) -> None:
-        """Runs that nobody in this process waits for any more wind down."""
+        """Winds down runs that no caller in this process waits for any more."""
         self._has_left = False
         for run in list(self._runs.values()):
             try:
@@ -295,34 +301,33 @@ class Worker:
                 log.warning("job %s continues on this worker: %s", run.grant.job_id, error)
 
     async def _is_wanted(self, grant: Grant) -> bool:
-        """Whether the job, an ancestor of it, or a job behind it in its session is being waited for."""
+        """Whether a caller waits for the job, for an ancestor of it, or for a job after it in its session."""
         if not self._roots or grant.job_id in self._roots:
             return bool(self._roots)
-        jobs = self._desk.store.jobs
+        jobs = self._config.store.jobs
         if grant.session_id is not None:
-            behind = [await jobs.get(root) for root in self._roots]
+            waited_for = [await jobs.get(root) for root in self._roots]
             return any(
-                (one.namespace, one.session_id) == (grant.namespace, grant.session_id) for one in behind
+                (job.namespace, job.session_id) == (grant.namespace, grant.session_id) for job in waited_for
             )
-        above = (await jobs.get(grant.job_id)).parent_job_id
-        while above is not None and above not in self._roots:
-            above = (await jobs.get(above)).parent_job_id
-        return above is not None
+        ancestor_id = (await jobs.get(grant.job_id)).parent_job_id
+        while ancestor_id is not None and ancestor_id not in self._roots:
+            ancestor_id = (await jobs.get(ancestor_id)).parent_job_id
+        return ancestor_id is not None
 
     async def _catch_up(self, runs: Sequence[JobRun]) -> None:
-        """Hints about mail that came after the claim, before anybody listened, are heard once the runs have begun."""
-        missed = await self._desk.store.wakeups.wait(frozenset(map(_topic, runs)), 0)
+        """Delivers wake-ups about mail that came between the claim and the listening, once the runs have begun."""
+        missed = await self._config.store.wakeups.wait(frozenset(map(_topic, runs)), 0)
         if missed:
             asyncio.get_running_loop().call_later(SOON_S, self._poke, missed)
 
     async def _read_for(self, runs: Sequence[JobRun]) -> None:
-        """Short journals that did not come with the claim are read together; whoever has none by then reads it
-        himself."""
+        """Reads short journals that did not come with the claim together; a run that has none by then reads its own."""
         short = {run.grant.job_id: run for run in runs if not run.has_journal and run.grant.head_seq <= SHORT}
         if len(short) < 2:
             return
         try:
-            journals = await self._desk.store.journal.read_many(list(short))
+            journals = await self._config.store.journal.read_many(list(short))
         except Unavailable:
             return
         for job_id, journal in journals.items():
@@ -333,7 +338,7 @@ class Worker:
             await self._driven(run)
 
     async def _driven(self, run: JobRun) -> None:
-        timed, how = self._desk.meter.attempt(run.grant), "broken"
+        timed, how = self._config.meter.attempt(run.grant), "broken"
         try:
             how = await run.go()
             if how == SUSPECT and self._isolation is not None:
@@ -344,7 +349,7 @@ class Worker:
             log_attempt(log, run)
             self._remember(run)
         except HoldfastError as error:
-            # Its lease runs out, and another worker tries; a job that does this again and again runs alone.
+            # Its lease expires, and another worker tries; a job that fails like this again and again is isolated.
             log.exception("job %s could not be run (%s)", run.grant.job_id, error.hint)
             self._note_failure(run, error)
         except Exception as error:
@@ -356,14 +361,16 @@ class Worker:
                 self._renewal.abandon(run)
             else:
                 self._renewal.let_go(run)
-            if self._runs.get(_topic(run)) is run:  # a job that slept a moment may be ours again already
+            if (
+                self._runs.get(_topic(run)) is run
+            ):  # a job that was suspended shortly may be running here again
                 del self._runs[_topic(run)]
 
     def _note_failure(self, run: JobRun, error: Exception) -> None:
-        """This run could not be driven, and still has its lease."""
+        """Hook: this run could not be executed, and still has its lease."""
 
     def _remember(self, run: JobRun) -> None:
-        """A job that sleeps for a moment is looked at on time; one that sleeps for long is found by asking."""
+        """Claims on time for a job that is suspended shortly; polling finds the others."""
         left_us = run.sleeps_for_us()
         if left_us is not None and left_us < POLL_S * 1_000_000:
             loop = asyncio.get_running_loop()
@@ -374,32 +381,32 @@ class Worker:
         self._room.set()
 
     async def _pause(self) -> None:
-        """There is room, or a hint, or it is time to ask without one."""
+        """Waits until there is room, or a wake-up, or it is time to poll."""
         if not self._room.is_set():
             await self._room.wait()
             return
         if self._hearing is not None and self._hearing.done():
-            self._hearing.result()  # nobody would ask any more: whatever ended it ends this worker
+            self._hearing.result()  # without it there is no polling: its error ends this worker
         await self._look.wait()
         self._look.clear()
 
     async def _hear(self) -> None:
-        """The queue is worth a look whenever there was a hint, and now and then without one. One task for all pauses: a
-        worker that is woken has nothing to set up or to take down."""
+        """Triggers a claim at every wake-up, and now and then without one. One task for all pauses: to wake a worker
+        needs no setup and no cleanup."""
         topics = frozenset([*(f"queue:{queue}" for queue in self._queues), WORKERS])
         try:
             while True:
-                if WORKERS in await self._desk.store.wakeups.wait(topics, POLL_S) and self._renewal_thread:
+                if WORKERS in await self._config.store.wakeups.wait(topics, POLL_S) and self._renewal_thread:
                     self._renewal_thread.look()
                 self._look.set()
         finally:
             self._look.set()
 
     async def _listen(self) -> None:
-        """Letters to jobs that run here are read soon: when there is a hint, and now and then without one."""
+        """Makes runs read their mail soon: at a wake-up, and now and then without one."""
         while True:
             self._poke(
-                await self._desk.store.wakeups.wait(self._runs.keys(), MAIL_POLL_S) or list(self._runs)
+                await self._config.store.wakeups.wait(self._runs.keys(), MAIL_POLL_S) or list(self._runs)
             )
 
     def _poke(self, topics: Iterable[str]) -> None:
@@ -411,10 +418,11 @@ class Worker:
     # ── ending ────────────────────────────────────────────────────────────────────────────────────
 
     async def _finish(self) -> None:
-        """Every run has ended or given its job back: at a boundary, or after a while, or at once in a hurry."""
+        """Waits until every run has ended or released its job: when its calls have ended, after `drain_s`, or at once
+        in a hurry."""
         hurried = asyncio.ensure_future(self._hurry.wait())
         ending = asyncio.ensure_future(self._all_over())
-        self._give_back()  # and those that were granted meanwhile
+        self._give_back()  # also runs that were granted meanwhile
         await asyncio.wait([hurried, ending], timeout=self._drain_s, return_when=asyncio.FIRST_COMPLETED)
         for run in list(self._runs.values()):
             if self._hurry.is_set() or not run.is_delicate:
@@ -426,7 +434,7 @@ class Worker:
         hurried.cancel()
 
     def _give_back(self) -> None:
-        """Every run is on its way out: at the next boundary, or in a hurry at once."""
+        """Makes every run release its job: when its calls in progress have ended, or in a hurry at once."""
         for run in list(self._runs.values()):
             run.release() if self._hurry.is_set() else run.wind_down()
         if self._isolation is not None:

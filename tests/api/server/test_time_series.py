@@ -26,7 +26,7 @@ async def test_what_happened_is_counted_where_it_happened(backend: Backend) -> N
         await web.one.dead()
         backend.clock.advance(10 * MINUTE)
         await conversation(web)
-        told = await web.get(f"/api/numbers?minutes=60&today_since={began}")
+        told = await web.get(f"/api/time-series?minutes=60&today_since={began}")
         now = backend.clock.wall_us()
     assert (told["step_us"], len(told["at"]), told["complete"]) == (MINUTE, 60, True)
     assert told["at"][-1] == now // MINUTE * MINUTE
@@ -79,7 +79,7 @@ async def test_a_look_reads_no_more_than_it_may_and_the_next_goes_on(
     async with api(backend) as web:
         for _ in range(5):
             await web.post("/api/jobs", {"kind": "k"})
-        seen = [await web.get("/api/numbers") for _ in range(4)]
+        seen = [await web.get("/api/time-series") for _ in range(4)]
     assert [sum(one["submitted"]) for one in seen] == [2, 4, 5, 5]
     assert [one["complete"] for one in seen] == [False, False, True, True]
 
@@ -87,8 +87,8 @@ async def test_a_look_reads_no_more_than_it_may_and_the_next_goes_on(
 async def test_the_window_has_limits(backend: Backend) -> None:
     async with api(backend) as web:
         for query in ("minutes=0", "minutes=1441", "today_since=-1", "minutes=x"):
-            await web.refused(422, "invalid_payload", "GET", f"/api/numbers?{query}")
-        assert len((await web.get("/api/numbers?minutes=1440&today_since=0"))["at"]) == 1440
+            await web.refused(422, "invalid_payload", "GET", f"/api/time-series?{query}")
+        assert len((await web.get("/api/time-series?minutes=1440&today_since=0"))["at"]) == 1440
 
 
 async def listen(web: Api, last: str | None = None) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:

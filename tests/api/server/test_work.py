@@ -55,6 +55,17 @@ async def clean(web: Api) -> None:
 # ── one item ──────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize("request_lease, seconds", [({}, 60), ({"leaseSeconds": 90}, 90)])
+async def test_a_claim_says_for_how_long_its_lease_holds(
+    backend: Backend, request_lease: dict[str, Any], seconds: int
+) -> None:
+    async with api(backend) as web:
+        await web.post("/api/agents/register", ANT)
+        await web.post("/api/work", WORK)
+        (item,) = await claim(web, **request_lease)
+        assert item["leaseSeconds"] == seconds
+
+
 async def test_work_goes_from_submitted_to_completed(backend: Backend) -> None:
     async with api(backend) as web:
         await web.post("/api/agents/register", ANT)
@@ -319,8 +330,8 @@ async def test_a_claim_waits_for_work(backend: Backend) -> None:
         await web.post("/api/agents/register", ANT)
         asked, claims = asyncio.Event(), web.one.store.leases.claim
 
-        async def watched(ask: ClaimAsk) -> list[Grant]:
-            granted = await claims(ask)
+        async def watched(request: ClaimAsk) -> list[Grant]:
+            granted = await claims(request)
             asked.set()
             return granted
 

@@ -44,7 +44,7 @@ from holdfast.runtime import open_store
 from holdfast.store import address
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.worker.worker import Worker
 from tests.kill.crew import all_jobs, forked, settle, warmed_up
 from tests.store.concurrency.children import freeze, is_free

@@ -1,8 +1,8 @@
 """Simulated child processes: a suspect runs alone in one, by the rules of production.
 
 What is real: the claim of a suspect, the parent that hands it over and judges its end (`runtime.isolation`), the worker
-of one job (`worker.isolation`), the rules (`model.suspicion`). What is simulated: the process, how it is started, and
-how its parent learns of its end.
+of one job (`worker.isolation`), the rules (`model.crash_suspects`). What is simulated: the process, how it
+is started, and how its parent learns of its end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from holdfast.engine.job_runner import JobRun
 from holdfast.engine.telemetry import SILENT
-from holdfast.model.suspicion import STORE_AWAY, lone_label
+from holdfast.model.crash_suspects import STORE_AWAY, lone_label
 from holdfast.runtime.isolation import ChildProcesses
 from holdfast.store.contract import Store
 from holdfast.store.ports.leases import Held

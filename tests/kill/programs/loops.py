@@ -36,6 +36,7 @@ class Thread:
     """A thread that job code has started: from when to when, by the receivers' ticks."""
 
     job_id: str
+    worker: str
     began: int
     ended: int | None = None
 
@@ -65,14 +66,15 @@ class StageLoop(ProcessLoop):
 
     def _call_later_here(self, seconds: float, callback: Callable[[], None]) -> None:
         """A thread belongs to the process that starts it."""
-        thread = Thread(hf.context().job_id, self.tick())
+        process = self.process_here()
+        thread = Thread(hf.context().job_id, process.name, self.tick())
         self.threads.append(thread)
 
         def run() -> None:
             thread.ended = self.tick()
             callback()
 
-        self.process_here().call_later(seconds, run)
+        process.call_later(seconds, run)
 
     def _draw(self) -> int:
         """A hash whose lower bits, which order a set, are the same in every play; no two plays share one."""

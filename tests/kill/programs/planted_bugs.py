@@ -22,7 +22,7 @@ from holdfast.engine import (
     task_scopes,
     wait_set,
 )
-from holdfast.model import replay_history, retry, suspicion
+from holdfast.model import crash_suspects, replay_history, retry
 from holdfast.runtime import isolation
 from holdfast.store.memory import inbox, leases
 
@@ -236,13 +236,15 @@ def a_takeover_forgets_the_deaths_before_it(patch: pytest.MonkeyPatch) -> None:
 def deaths_of_a_neighbour_convict(patch: pytest.MonkeyPatch) -> None:
     """A job that has lost its worker twice is a dead letter, whoever ended it."""
     patch.setattr(job_runner, "is_suspect", lambda _: False)
-    patch.setattr(job_runner.JobRun, "_is_poison", lambda self: self.grant.takeovers >= suspicion.SUSPECT_AT)
+    patch.setattr(
+        job_runner.JobRun, "_is_poison", lambda self: self.grant.takeovers >= crash_suspects.SUSPECT_AT
+    )
 
 
 @bug
 def one_kill_alone_convicts(patch: pytest.MonkeyPatch) -> None:
     """A signal that others send is taken for a crash."""
-    patch.setattr(suspicion, "_SENT_BY_OTHERS", frozenset())
+    patch.setattr(crash_suspects, "_SENT_BY_OTHERS", frozenset())
 
 
 @bug

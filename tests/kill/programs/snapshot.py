@@ -35,7 +35,7 @@ class Snapshot:
     messages: Mapping[str, tuple[float, Any]]
     person: tuple[Mapping[str, int], frozenset[str], frozenset[tuple[str, str]]]
     claims: tuple[Claim, ...]
-    waits: tuple[tuple[int, str], ...]
+    waits: tuple[tuple[int, str, str], ...]
     threads: tuple[Thread, ...]
     crunched: Counter[str]
     blocked: frozenset[str]

@@ -32,14 +32,14 @@ from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.engine.runner_config import Program, RunnerConfig
 from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import Unavailable
+from holdfast.model.crash_suspects import DIED_ALONE
 from holdfast.model.events import Event
 from holdfast.model.hash_chain import SealedEvent, first_break, unseal
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobFilter, JobHead
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
-from holdfast.model.suspicion import DIED_ALONE
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.store.memory.state import MemoryState
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.testing.simulated_process import SimulatedProcess
@@ -154,8 +154,8 @@ class Played:
     report: Any = None
     complaints: list[str] = field(default_factory=list)
     threads: list[Thread] = field(default_factory=list)
-    waits: list[tuple[int, str]] = field(default_factory=list)
-    """When a job was suspended, by ticks, and which."""
+    waits: list[tuple[int, str, str]] = field(default_factory=list)
+    """When a job was suspended, by ticks, which worker suspended it, and its id."""
     beside: Any = None
     """The output of the job beside it; its last event, if it has not completed."""
     seconds: float = 0.0
@@ -411,7 +411,7 @@ class _Store(InterceptedStore):
         if name == "leases.claim" and not result:
             life.forget(2)
         elif not _is_routine(name, args):
-            self._stage.note_waits(name, args)
+            self._stage.note_waits(life.process.name, name, args)
             self._stage.moved.set()
         await self._settle()
         return result
@@ -451,7 +451,7 @@ class Stage:
         self._backend = backend
         self.moved = asyncio.Event()
         self.claims: list[Claim] = []
-        self.waits: list[tuple[int, str]] = []
+        self.waits: list[tuple[int, str, str]] = []
         self.struck: list[Fault] = []
         self.writes = 0
         self.complaints: list[str] = []
@@ -516,7 +516,7 @@ class Stage:
             child.handed,
             renewal=self._make_renewal(life),
         )
-        progress.on_progress = worker.clear
+        progress.subscribe(worker.clear)
         self._set_to_work(life)
 
     def _start_process(self, name: str, child: Child | None = None) -> Life:
@@ -549,10 +549,10 @@ class Stage:
         work = life.process.start(life.worker.work())
         work.add_done_callback(lambda work: self._has_ended(life, work))
 
-    def note_waits(self, name: str, args: tuple[Any, ...]) -> None:
+    def note_waits(self, worker: str, name: str, args: tuple[Any, ...]) -> None:
         for append in args[0] if name == "journal.append_many" else ():
             if any(event.type == "job_waiting" for event in append.events):
-                self.waits.append((self.receivers.tick(), append.job_id))
+                self.waits.append((self.receivers.tick(), worker, append.job_id))
 
     def strike(self, life: Life, fault: Fault) -> None:
         self.struck.append(fault)

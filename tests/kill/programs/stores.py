@@ -17,7 +17,7 @@ from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.store.clock import Clock, VirtualClock
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.store.memory.store import MemoryStore
 from holdfast.store.memory.wakeups import MemoryWakeups
 from holdfast.store.postgres.open import open_postgres

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from holdfast.model.crash_suspects import CLEARED, find_parent
 from holdfast.model.events import LlmResponded, StepFinished
-from holdfast.model.suspicion import CLEARED, find_parent
 from tests.kill.programs.oracle import Outcome
 from tests.kill.programs.receivers import DEATHS, READS, find_poison, is_failing, label_of
 from tests.kill.programs.stage import Played
@@ -202,10 +202,12 @@ def _reads_of(outcome: Outcome, label: str, finished: Counter[str]) -> int:
 
 
 def _left_threads(played: Played) -> Iterator[Failure]:
-    """A job is not suspended while a thread runs for it: it would be started again in the next replay."""
+    """A worker does not suspend a job while one of its threads runs for it: it would be started again in the next
+    replay. A thread of a worker that was frozen and has lost the job meanwhile is another matter."""
     for thread in played.threads:
-        for tick, job_id in played.waits:
-            if job_id == thread.job_id and thread.ended is not None and thread.began < tick < thread.ended:
+        for tick, worker, job_id in played.waits:
+            is_its = (worker, job_id) == (thread.worker, thread.job_id)
+            if is_its and thread.ended is not None and thread.began < tick < thread.ended:
                 yield Failure("threads", "suspended while a thread was running for it")
                 return
 

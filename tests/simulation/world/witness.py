@@ -22,7 +22,7 @@ from holdfast.model.mailbox import MailDraft, Sent
 from holdfast.model.states import MailKind
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.store.ports.journal import Ruling
 from holdfast.store.ports.leases import Beat, ClaimAsk, Held
 from holdfast.testing.virtual_loop import SimLoop

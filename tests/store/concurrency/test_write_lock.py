@@ -325,7 +325,7 @@ async def test_the_writer_thread_holds_its_turn_to_the_end(
     another write comes on the loop; wherever and whenever it is done, the turn must be taken."""
     async with opened(place) as store:
         executor = sqlite_of(store)
-        leave, commit = executor.turnstile.leave, executor._commit
+        leave, commit = executor.write_lock.leave, executor._commit
         loop, came, left = asyncio.get_running_loop(), threading.Event(), threading.Event()
         more: list[asyncio.Task[Submitted]] = []
         outside: list[bool] = []
@@ -349,7 +349,7 @@ async def test_the_writer_thread_holds_its_turn_to_the_end(
             outside.append(is_free(place))
             commit(batch)
 
-        monkeypatch.setattr(executor.turnstile, "leave", leaving)
+        monkeypatch.setattr(executor.write_lock, "leave", leaving)
         monkeypatch.setattr(executor, "_commit", committing)
         await asyncio.gather(*(store.jobs.submit(DRAFT) for _ in range(2)))
         await until(lambda: _is_set(came), "the other write to come")
@@ -362,7 +362,7 @@ async def test_who_has_an_answer_holds_nobody_up(place: Place, monkeypatch: pyte
     """Goal: a process that is frozen right after its write was answered does not hold the turn. Method: leaving the
     turnstile waits for the answer, in vain."""
     async with opened(place) as store:
-        turnstile, answered = sqlite_of(store).turnstile, threading.Event()
+        turnstile, answered = sqlite_of(store).write_lock, threading.Event()
         leave, early = turnstile.leave, list[bool]()
 
         def leaving() -> None:

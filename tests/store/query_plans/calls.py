@@ -254,12 +254,19 @@ HOT: Final = {
         {"budget_id": _JOB, "usd_micros": 1, "tokens": 1, "tool_calls": 1}, {"budgets(budget_id)"}
     ),
     "list_jobs": Call(
-        _FILTERS | {"before": crowd.job_id(3_000), "limit": 101},
-        {"jobs(job_id)", "job_heads(job_id)", "events(job_id, seq)"},
-        may=frozenset({"jobs()"}),  # one step along it, to the last id
+        _FILTERS
+        | {"since": 0, "before_at": crowd.NOW + 3_000, "before_id": crowd.job_id(3_000), "limit": 101},
+        {"jobs_by_age(created_at)", "job_heads(job_id)", "events(job_id, seq)"},
     ),
     "list_jobs_among": Call(
-        _FILTERS | {"job_ids": [crowd.job_id(n) for n in HELD], "before": None, "limit": 101},
+        _FILTERS
+        | {
+            "job_ids": [crowd.job_id(n) for n in HELD],
+            "since": 0,
+            "before_at": 2**63 - 1,
+            "before_id": "",
+            "limit": 101,
+        },
         {"jobs(job_id)", "job_heads(job_id)", "events(job_id, seq)"},
         frozenset({""}),
     ),

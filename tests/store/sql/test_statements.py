@@ -20,7 +20,7 @@ from holdfast.engine.verify.row_checks import BY_QUERY
 from holdfast.model.ids import SequentialIds
 from holdfast.store.clock import VirtualClock
 from holdfast.store.executor import Executor, Transaction
-from holdfast.store.sql.dialect import POSTGRES, SQLITE, Compiled, head_columns
+from holdfast.store.sql.dialect import JOB_ARRAYS, POSTGRES, SQLITE, Compiled, render
 from holdfast.store.sql.loader import reasons, statements
 from holdfast.store.sqlite.open import open_sqlite
 from tests.store.sql.paragraphs import MIGRATIONS, OVERRIDES, STATEMENTS, Paragraph, code, read
@@ -135,8 +135,18 @@ def test_the_columns_of_a_head_are_written_once() -> None:
     """Goal: a new field of a head is one edit. Method: no statement lists them; each says `{head}`."""
     listed = re.compile(r"lease_token,\s*(\w+\.)?lease_owner,\s*(\w+\.)?lease_boot")
     assert [paragraph.name for paragraph in ALL if listed.search(paragraph.statement)] == []
-    assert head_columns("h").startswith("h.job_id, h.namespace")
+    assert render("{head:h}", SQLITE).startswith("h.job_id, h.namespace")
     assert sum("{head" in paragraph.statement for paragraph in ALL) >= 10
+
+
+def test_the_columns_of_a_job_are_written_once() -> None:
+    """Goal: a new field of a job is one edit in the store. Method: no statement lists the columns of `jobs`."""
+    listed = re.compile(r"parent_job_id\W+(\w+\.)?parent_step_key")
+    assert [paragraph.name for paragraph in ALL if listed.search(paragraph.statement)] == []
+    assert render("{job_values}", SQLITE).startswith(":job_id, :namespace, :kind")
+    assert render("{record}", SQLITE).startswith("j.job_id, j.namespace, j.kind")
+    assert JOB_ARRAYS["priority"] == "bigint"
+    assert JOB_ARRAYS["request_digest"] == "bytea"
 
 
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────
@@ -192,12 +202,15 @@ def test_a_sum_is_cast() -> None:
     assert not bare
 
 
+EXPANDED = {"any", "listed", "head", "job", "job_values", "job_arrays", "job_array_names", "record"}
+
+
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.name))
 def test_every_token_is_known_to_both(file: Any) -> None:
     tokens = re.findall(r"\{(\w+)(?::\w+)?\}", code(file.read_text(encoding="utf-8")))
     braces = re.findall(r"[{}]", code(file.read_text(encoding="utf-8")))
     assert len(braces) == 2 * len(tokens), "braces stand around tokens only"
-    assert set(tokens) <= {*SQLITE.tokens, "any", "listed", "head"}
+    assert set(tokens) <= {*SQLITE.tokens, *EXPANDED}
 
 
 def test_both_dialects_have_the_same_tokens_and_all_are_used() -> None:
@@ -207,7 +220,7 @@ def test_both_dialects_have_the_same_tokens_and_all_are_used() -> None:
         for file in SOURCES
         for token in re.findall(r"\{(\w+)(?::\w+)?\}", file.read_text(encoding="utf-8"))
     }
-    assert used == {*SQLITE.tokens, "any", "listed", "head"}
+    assert used == {*SQLITE.tokens, *EXPANDED}
 
 
 def test_no_dialect_asks_a_volatile_clock() -> None:

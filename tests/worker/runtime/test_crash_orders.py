@@ -13,7 +13,7 @@ from holdfast.model.jobs import JobDraft
 from holdfast.runtime.crash_injection import crashing, is_meant, points_of
 from holdfast.runtime.process import open_process
 from holdfast.store.clock import SystemClock
-from holdfast.store.intercepted import InterceptedStore
+from holdfast.store.interceptor import InterceptedStore
 from holdfast.store.memory.store import MemoryStore
 
 BOTH = pytest.mark.parametrize("prefix", ["HOLDFAST_TEST_", "UA_TEST_"])

@@ -2,21 +2,21 @@
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import { useLook } from "../core/looking";
+import { usePoll } from "../core/polling";
 import { href } from "../core/router";
-import type { Agent, AgentEntry, Agents, JobRecord, Page, Worker } from "../core/shapes";
-import { Command, Loading, Pill, Section, Trouble } from "../parts/bits";
+import type { Agent, AgentEntry, Agents, JobRecord, Page, Worker } from "../core/types";
+import { Command, Loading, Pill, Section, Trouble } from "../parts/common";
 import { Foreign } from "../parts/text";
 import { Ago } from "../parts/time";
 import { fromIso } from "../text/times";
 import { plural, type Tone } from "../text/words";
-import { Beats, note } from "./beats";
+import { Heartbeats, note } from "./heartbeats";
 import { WorkerRow } from "./worker";
 
 export function AgentsPage(): JSX.Element {
-  const workers = useLook<Page<Worker>>("/api/workers?limit=200", 2000);
-  const agents = useLook<Agents>("/api/agents?limit=500", 3000);
-  const running = useLook<Page<JobRecord>>("/api/jobs?status=running&limit=200", 2500);
+  const workers = usePoll<Page<Worker>>("/api/workers?limit=200", 2000);
+  const agents = usePoll<Agents>("/api/agents?limit=500", 3000);
+  const running = usePoll<Page<JobRecord>>("/api/jobs?status=running&limit=200", 2500);
   for (const worker of workers.value?.items ?? []) note(worker.worker, worker.seen_at);
   const held = useMemo(() => heldBy(running.value?.items ?? []), [running.value]);
   const here = workers.value?.items ?? [];
@@ -190,7 +190,7 @@ function Elsewhere({ agents }: { agents: readonly AgentEntry[] }): JSX.Element {
                   {agent.currentTaskCount} of {agent.maxConcurrentTasks}
                 </td>
                 <td class="wide">
-                  <Beats who={agent.guid} every_us={agent.heartbeatIntervalMs * 1000} since={heard ?? 0} />
+                  <Heartbeats who={agent.guid} every_us={agent.heartbeatIntervalMs * 1000} since={heard ?? 0} />
                 </td>
                 <td class="num">{heard !== null && <Ago at={heard} />}</td>
               </tr>

@@ -2,15 +2,15 @@
 
 import type { JSX } from "preact";
 import { at, post } from "../core/api";
-import { problemIn } from "../core/looking";
-import type { JobRecord, Worker } from "../core/shapes";
-import { Copy, JobLink, Pill } from "../parts/bits";
+import { problemIn } from "../core/polling";
+import type { JobRecord, Worker } from "../core/types";
+import { Copy, JobLink, Pill } from "../parts/common";
 import { askPerson } from "../parts/dialog";
 import { Foreign } from "../parts/text";
 import { Ago } from "../parts/time";
 import { say, sayProblem } from "../parts/toasts";
 import { type Tone, workerState } from "../text/words";
-import { Beats } from "./beats";
+import { Heartbeats } from "./heartbeats";
 
 const BEAT_US = 10 * 1_000_000;
 const TONES: Record<string, Tone> = { here: "good", lost: "bad", gone: "quiet" };
@@ -50,7 +50,7 @@ export function WorkerRow({
           </button>
         )}
       </header>
-      <Beats who={worker.worker} every_us={BEAT_US} since={worker.seen_at} />
+      <Heartbeats who={worker.worker} every_us={BEAT_US} since={worker.seen_at} />
       <div class="row load">
         <meter
           min={0}

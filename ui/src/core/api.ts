@@ -82,7 +82,7 @@ function keep(path: string, one: Known): void {
 
 const underWay = new Map<string, Promise<unknown>>();
 
-/** What lies there. The very same object again as long as nothing has changed, so whoever compares draws nothing anew; and
+/** What lies there. The very same object again as long as nothing has changed, so a component that compares does not render again; and
  * two parts of a page that look at one thing at once ask once. */
 export function get<T>(path: string): Promise<T> {
   const asked = `${bearerNow()} ${path}`;
@@ -112,12 +112,12 @@ export async function getText(path: string): Promise<string> {
   return answer.text();
 }
 
-/** A body that is JSON already: what somebody typed goes out digit by digit. */
+/** A body that is JSON already: numbers that a person typed are sent digit by digit. */
 export class Raw {
   constructor(readonly text: string) {}
 }
 
-/** A key that nobody else makes. `crypto.randomUUID` is not there over plain HTTP off loopback. */
+/** A unique key. `crypto.randomUUID` is not there over plain HTTP off loopback. */
 export function newKey(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -23,7 +23,7 @@ export function answered(yes: boolean): void {
   tell();
 }
 
-/** How a stream is; null when nobody listens to it any more. */
+/** How a stream is; null when it has no listener. */
 export function streaming(which: symbol, state: "live" | "reconnecting" | null): void {
   if (state === null) streams.delete(which);
   else streams.set(which, state);

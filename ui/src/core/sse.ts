@@ -55,7 +55,7 @@ const HIDDEN_MS = 5000;
 
 /** Listens until it is told to stop, or the last event came. A cut stream is asked for again behind its last id.
  *
- * A tab that nobody sees listens to nothing: a browser has few connections for one server, and other tabs need them. What
+ * A hidden tab closes its streams: a browser has few connections for one server, and other tabs need them. What
  * it missed it hears when it is looked at again.
  */
 export function listen(path: string, to: Listening): () => void {
@@ -122,7 +122,7 @@ function whenHidden(): { signal: AbortSignal; done(): void } {
   };
 }
 
-/** Somebody looks at the tab. */
+/** The tab is visible. */
 function seen(stop: AbortSignal): Promise<void> {
   if (document.visibilityState === "visible") return Promise.resolve();
   return new Promise((resolve) => {

@@ -3,10 +3,10 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { useKeys } from "../core/keys";
-import { useJobsLook } from "../core/news";
-import type { Need, Page } from "../core/shapes";
-import { FirstJob, Loading, Section, Trouble } from "../parts/bits";
-import { Lately } from "./lately";
+import { useJobsPoll } from "../core/job_feed";
+import type { Need, Page } from "../core/types";
+import { FirstJob, Loading, Section, Trouble } from "../parts/common";
+import { RecentActivity } from "./recent_activity";
 import { NeedCard } from "./need";
 import { Running } from "./running";
 
@@ -15,8 +15,8 @@ interface Stats {
 }
 
 export function Home(): JSX.Element {
-  const needs = useJobsLook<Page<Need>>("/api/needs?limit=100", 2500);
-  const stats = useJobsLook<Stats>("/api/stats", 5000);
+  const needs = useJobsPoll<Page<Need>>("/api/needs?limit=100", 2500);
+  const stats = useJobsPoll<Stats>("/api/stats", 5000);
   const nothingYet = stats.value !== null && (stats.value.totals.jobs ?? 0) === 0;
   return (
     <>
@@ -26,7 +26,7 @@ export function Home(): JSX.Element {
         problem={needs.problem && needs.value === null ? <Trouble problem={needs.problem} again={needs.again} /> : null}
         nothingYet={nothingYet}
       />
-      {!nothingYet && <Lately totals={stats.value?.totals ?? null} />}
+      {!nothingYet && <RecentActivity totals={stats.value?.totals ?? null} />}
       {!nothingYet && <Running />}
     </>
   );

@@ -3,8 +3,8 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { href } from "../core/router";
-import type { Need } from "../core/shapes";
-import { Command, Copy, JobLink, Pill } from "../parts/bits";
+import type { Need } from "../core/types";
+import { Command, Copy, JobLink, Pill } from "../parts/common";
 import { Foreign, Named, Value } from "../parts/text";
 import { useNow } from "../parts/time";
 import { Traceback } from "../parts/traceback";
@@ -13,7 +13,7 @@ import { compact } from "../text/exact";
 import { errorLine, lastError } from "../text/traceback";
 import { line } from "../text/visible";
 import { EFFECTS, plural, shortWorker, spaced } from "../text/words";
-import { type Choice, choicesFor, choose } from "./choices";
+import { type Choice, choicesFor, choose } from "./decisions";
 
 const TITLES: Record<string, string> = {
   reconcile: "uncertain call",

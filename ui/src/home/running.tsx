@@ -1,17 +1,17 @@
 // Running jobs, and the latest ones.
 
 import type { JSX } from "preact";
-import { useJobsLook } from "../core/news";
+import { useJobsPoll } from "../core/job_feed";
 import { href } from "../core/router";
-import type { JobRecord, Page } from "../core/shapes";
-import { JobLink, Section, State, Trouble } from "../parts/bits";
+import type { JobRecord, Page } from "../core/types";
+import { JobLink, Section, State, Trouble } from "../parts/common";
 import { Foreign } from "../parts/text";
 import { Ago } from "../parts/time";
 import { plural } from "../text/words";
 
 export function Running(): JSX.Element {
-  const running = useJobsLook<Page<JobRecord>>("/api/jobs?status=running&limit=15", 2000);
-  const latest = useJobsLook<Page<JobRecord>>("/api/jobs?limit=8", 2500);
+  const running = useJobsPoll<Page<JobRecord>>("/api/jobs?status=running&limit=15", 2000);
+  const latest = useJobsPoll<Page<JobRecord>>("/api/jobs?limit=8", 2500);
   const now = running.value?.items ?? [];
   return (
     <div class="two">

@@ -2,10 +2,10 @@
 
 import type { JSX } from "preact";
 import { Raw, at, download, post } from "../core/api";
-import { lookEverywhere, problemIn } from "../core/looking";
+import { pollEverywhere, problemIn } from "../core/polling";
 import { href } from "../core/router";
-import type { Accepted, Job } from "../core/shapes";
-import { choose, stop } from "../home/choices";
+import type { Accepted, Job } from "../core/types";
+import { choose, stop } from "../home/decisions";
 import { askPerson } from "../parts/dialog";
 import { say, sayProblem } from "../parts/toasts";
 import { isOver } from "../text/words";
@@ -75,7 +75,7 @@ async function signal(job: Job): Promise<void> {
       new Raw(data ? `${said.slice(0, -1)},"body":${data}}` : said),
     );
     say(accepted.at_once ? "Delivered." : "Sent: the signal is in the job's mailbox.");
-    lookEverywhere();
+    pollEverywhere();
   } catch (error) {
     sayProblem(problemIn(error));
   }

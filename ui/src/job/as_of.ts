@@ -1,6 +1,6 @@
 // The job as it was when its journal ended at some event.
 
-import type { Span, Trace } from "../core/shapes";
+import type { Span, Trace } from "../core/types";
 
 const STATUS: Record<string, string> = {
   created: "pending",

@@ -3,7 +3,7 @@
 // A job that worked for two seconds and waited for three days is a line of nothing if it is drawn to scale. So a stretch
 // that would push everything else to the edge is drawn as a power of its length, and the page says so.
 
-import type { Trace } from "../core/shapes";
+import type { Trace } from "../core/types";
 
 const SQUEEZE = 0.3;
 

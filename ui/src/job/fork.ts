@@ -2,16 +2,16 @@
 
 import { h } from "preact";
 import { Raw, at, get, post } from "../core/api";
-import { problemIn } from "../core/looking";
+import { problemIn } from "../core/polling";
 import { go, href } from "../core/router";
-import type { Job, Submitted } from "../core/shapes";
+import type { Job, Submitted } from "../core/types";
 import { type Field, askPerson } from "../parts/dialog";
 import { say, sayProblem } from "../parts/toasts";
 import { pretty } from "../text/exact";
 import { type Preview, ForkPreview } from "./fork_preview";
 
-/** Where it forks: at a step, which is done anew, or at an event, the first that is not taken over; with another result of
- * the step before it, if somebody is to write one. */
+/** Where a job is forked: at a step, which runs again, or at an event, the first that is not taken over; with a replaced
+ * result of the step before it, if the person gives one. */
 export type ForkPoint =
   | { step: string; name: string }
   | { seq: number; name: string; edit?: { step: string; what: string; result: unknown } };

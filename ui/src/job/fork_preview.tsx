@@ -29,7 +29,7 @@ export function ForkPreview({
 }: {
   preview: Preview;
   from: string;
-  /** What of it is written by whoever forks, if something is. */
+  /** The results that the person who forks replaces, if any. */
   edited?: string;
 }): JSX.Element {
   const effects = preview.anew.filter((one) => one.effect && one.effect !== "read_only").length;

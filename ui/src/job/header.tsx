@@ -3,8 +3,8 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import { href } from "../core/router";
-import type { Budget, Job, Trace } from "../core/shapes";
-import { Copy, Facts, JobLink, State, Who } from "../parts/bits";
+import type { Budget, Job, Trace } from "../core/types";
+import { Copy, Facts, JobLink, State, Who } from "../parts/common";
 import { Foreign } from "../parts/text";
 import { Ago, Took } from "../parts/time";
 import { span as lengthOf } from "../text/times";

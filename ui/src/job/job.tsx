@@ -3,20 +3,20 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
 import { ask, here, href, usePlace } from "../core/router";
-import type { Job, Trace } from "../core/shapes";
+import type { Job, Trace } from "../core/types";
 import { NeedCard } from "../home/need";
-import { Loading, Trouble } from "../parts/bits";
+import { Loading, Trouble } from "../parts/common";
 import { line } from "../text/visible";
 import { Actions } from "./actions";
 import { asOf } from "./as_of";
-import { Given } from "./given";
+import { Given } from "./input_output";
 import { Header } from "./header";
 import { Journal } from "./journal";
 import { PlanView } from "./plan";
-import { useJob } from "./reading";
+import { useJob } from "./job_polling";
 import { Recovery } from "./recovery";
 import { type Row, seamId, spanId } from "./rows";
-import { Said } from "./said";
+import { OutputStream } from "./output_stream";
 import { Slider } from "./slider";
 import { StepPane } from "./step";
 import { StepTable } from "./table";
@@ -122,7 +122,7 @@ function Life({ job, trace }: { job: Job | null; trace: Trace }): JSX.Element {
                 choose={(node) => ask({ step: `node:${plan.plan_id}/${node}` }, { replace: true })}
               />
             ))}
-            {!past && <Said jobId={trace.job_id} over={trace.over} />}
+            {!past && <OutputStream jobId={trace.job_id} over={trace.over} />}
           </div>
           <StepPane jobId={trace.job_id} job={job} span={span} seam={seam} past={past} />
         </div>

@@ -3,10 +3,10 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { at } from "../core/api";
-import { useLook } from "../core/looking";
+import { usePoll } from "../core/polling";
 import { ask, usePlace } from "../core/router";
-import type { Checked, Job, JournalEvent } from "../core/shapes";
-import { Copy, Loading, Pill, Trouble } from "../parts/bits";
+import type { Checked, Job, JournalEvent } from "../core/types";
+import { Copy, Loading, Pill, Trouble } from "../parts/common";
 import { Foreign, Value } from "../parts/text";
 import { clock, exact, iso } from "../text/times";
 import { compact } from "../text/exact";
@@ -24,7 +24,7 @@ interface Events {
 export function Journal({ job }: { job: Job }): JSX.Element {
   const { query } = usePlace();
   const after = Math.max(Number(query.get("after") ?? 0) || 0, 0);
-  const events = useLook<Events>(
+  const events = usePoll<Events>(
     at`/api/jobs/${job.job_id}/events?after=${after}&limit=${PAGE}`,
     isOver(job.status) ? null : 2000,
   );
@@ -126,7 +126,7 @@ function Line({ event }: { event: JournalEvent }): JSX.Element {
 
 /** Each event's hash covers the one before: recomputed from the first, by the server. */
 function Chain({ job }: { job: Job }): JSX.Element {
-  const checked = useLook<Checked>(at`/api/jobs/${job.job_id}/verify`, null);
+  const checked = usePoll<Checked>(at`/api/jobs/${job.job_id}/verify`, null);
   if (checked.value === null)
     return <span class="dim small">{checked.problem ? visible(checked.problem.detail) : "verifying the hash chain …"}</span>;
   const wrong = checked.value.violations;

@@ -1,7 +1,7 @@
 // The ledger's row of a call: intent, outcome and receipt.
 
 import type { JSX } from "preact";
-import { Facts } from "../parts/bits";
+import { Facts } from "../parts/common";
 import { Foreign, Named } from "../parts/text";
 import { clock, exact, iso } from "../text/times";
 import { spaced } from "../text/words";

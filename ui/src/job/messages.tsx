@@ -53,7 +53,7 @@ export function Message({ message }: { message: unknown }): JSX.Element {
   );
 }
 
-/** A message of any provider, as somebody would say it: its texts, and the calls in it as JSON. */
+/** A message of any provider as text: its texts, and its tool calls as JSON. */
 export function told(message: unknown): { role: string; text: string } {
   if (typeof message === "string") return { role: "text", text: message };
   if (typeof message !== "object" || message === null) return { role: "value", text: pretty(message) };

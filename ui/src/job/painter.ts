@@ -1,6 +1,6 @@
 // Paints bars on a canvas: only the rows that are to be seen, so ten thousand of them cost as much as forty.
 
-import type { Span } from "../core/shapes";
+import type { Span } from "../core/types";
 import { span as lengthOf } from "../text/times";
 import { shortWorker } from "../text/words";
 import { visible } from "../text/visible";

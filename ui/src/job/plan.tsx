@@ -2,8 +2,8 @@
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import type { Plan } from "../core/shapes";
-import { Section } from "../parts/bits";
+import type { Plan } from "../core/types";
+import { Section } from "../parts/common";
 import { line, visible } from "../text/visible";
 import { HIGH, WIDE, place } from "./plan_layout";
 import { type Tone, outcomeTone, spaced } from "../text/words";

@@ -1,6 +1,6 @@
 // Where the nodes of a plan lie.
 
-import type { PlanNode } from "../core/shapes";
+import type { PlanNode } from "../core/types";
 
 export const WIDE = 172;
 export const HIGH = 44;

@@ -1,7 +1,7 @@
 // Recovery: a summary in one sentence, and one note for each action.
 
 import type { JSX } from "preact";
-import type { Note, Trace } from "../core/shapes";
+import type { Note, Trace } from "../core/types";
 import { Foreign } from "../parts/text";
 import { clock, exact, iso } from "../text/times";
 import { plural } from "../text/words";

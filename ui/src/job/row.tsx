@@ -1,7 +1,7 @@
 // Labels left and right of the bars.
 
 import type { JSX } from "preact";
-import type { Span } from "../core/shapes";
+import type { Span } from "../core/types";
 import { Foreign } from "../parts/text";
 import { clock, span as lengthOf } from "../text/times";
 import { count, money, outcomeTone, plural, spaced } from "../text/words";

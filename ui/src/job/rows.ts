@@ -3,7 +3,7 @@
 // A task that job code starts has a scope of its own, so parallel branches are scopes side by side: each is a lane that can be
 // folded. A folded lane keeps the bars of its calls on one row.
 
-import type { Seam, Span, Trace } from "../core/shapes";
+import type { Seam, Span, Trace } from "../core/types";
 
 export interface Row {
   /** Stable while the job grows: what is chosen and folded is named by it. */

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
 import { useKeys } from "../core/keys";
 import { ask } from "../core/router";
-import { State } from "../parts/bits";
+import { State } from "../parts/common";
 import { clock, exact, iso } from "../text/times";
 import { count } from "../text/words";
 

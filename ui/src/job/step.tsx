@@ -2,9 +2,9 @@
 
 import type { JSX } from "preact";
 import { at } from "../core/api";
-import { useLook } from "../core/looking";
-import type { Job, JournalEvent, Seam, Span } from "../core/shapes";
-import { Copy, Facts, JobLink, Pill, Who } from "../parts/bits";
+import { usePoll } from "../core/polling";
+import type { Job, JournalEvent, Seam, Span } from "../core/types";
+import { Copy, Facts, JobLink, Pill, Who } from "../parts/common";
 import { Foreign, Named } from "../parts/text";
 import { Traceback } from "../parts/traceback";
 import { clock, exact, iso, span as lengthOf } from "../text/times";
@@ -66,7 +66,7 @@ const Hint = (): JSX.Element => (
 
 function Step({ jobId, job, span, past }: { jobId: string; job: Job | null; span: Span; past: boolean }): JSX.Element {
   const isNode = span.kind === "node";
-  const whole = useLook<WholeStep>(
+  const whole = usePoll<WholeStep>(
     isNode ? null : at`/api/jobs/${jobId}/steps/${span.step_key}?generation=${span.generation}`,
     null,
   );

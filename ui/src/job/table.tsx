@@ -1,8 +1,8 @@
-// The rows of the waterfall as a table: the same story for whoever does not see bars.
+// The rows of the waterfall as a table, for screen readers and for copying.
 
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import type { Trace } from "../core/shapes";
+import type { Trace } from "../core/types";
 import { Foreign } from "../parts/text";
 import { clock, exact, iso, span as lengthOf } from "../text/times";
 import { outcomeTone, plural, spaced } from "../text/words";

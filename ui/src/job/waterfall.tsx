@@ -3,16 +3,16 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { useKeys } from "../core/keys";
-import type { Trace } from "../core/shapes";
+import type { Trace } from "../core/types";
 import { useNow } from "../parts/time";
 import { Axis } from "./axis";
-import { Lines } from "./lines";
-import { useLooked } from "./looked";
-import { ALL } from "./looking_text";
-import { useBox, usePainting } from "./painting";
+import { Lines } from "./row_elements";
+import { useViewState } from "./view_state";
+import { ALL } from "./view_state_text";
+import { useBox, useCanvas } from "./canvas";
 import { type Row, rowsOf, scopesOf, stretchesOf } from "./rows";
 import { Toolbar } from "./toolbar";
-import { ROW, clampWindow, useDrag, zoomed } from "./viewing";
+import { ROW, clampWindow, useDrag, zoomed } from "./zoom";
 
 interface WaterfallProps {
   trace: Trace;
@@ -29,7 +29,7 @@ const PAGE = 15;
 
 export function Waterfall({ trace, chosen, choose, live }: WaterfallProps): JSX.Element {
   const scopes = useMemo(() => scopesOf(trace), [trace]);
-  const { window, setWindow, toScale, setToScale, folded, fold, foldAll } = useLooked(scopes);
+  const { window, setWindow, toScale, setToScale, folded, fold, foldAll } = useViewState(scopes);
   const body = useRef<HTMLDivElement>(null);
   const bars = useRef<HTMLCanvasElement>(null);
   const head = useRef<HTMLCanvasElement>(null);
@@ -40,10 +40,10 @@ export function Waterfall({ trace, chosen, choose, live }: WaterfallProps): JSX.
   const rows = useMemo(() => rowsOf(trace, folded), [trace, folded]);
   const stretches = useMemo(() => stretchesOf(trace), [trace]);
   const axis = useMemo(() => new Axis(trace, now, toScale), [trace, now, toScale]);
-  usePainting(head, bars, box, { trace, rows, stretches, axis, window, now });
+  useCanvas(head, bars, box, { trace, rows, stretches, axis, window, now });
   useDrag(bars, head, body, setWindow, box.width);
 
-  // Whoever looks at the end of a job that goes on, goes on with it.
+  // A view that shows the end of a running job follows it.
   const atEnd = useRef(false);
   useEffect(() => {
     const scroller = body.current;

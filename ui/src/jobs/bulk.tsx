@@ -3,8 +3,8 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { get, post } from "../core/api";
-import { lookEverywhere, problemIn } from "../core/looking";
-import type { JobRecord, Page } from "../core/shapes";
+import { pollEverywhere, problemIn } from "../core/polling";
+import type { JobRecord, Page } from "../core/types";
 import { type Given, askPerson } from "../parts/dialog";
 import { say } from "../parts/toasts";
 import { isOver, plural } from "../text/words";
@@ -73,7 +73,7 @@ export function Bulk({ filter, shown, chosen, setChosen, more }: BulkProps): JSX
     if (failed.length === 0) say(`${word}: ${plural(done, "job")}.`);
     else say(`${word}: ${plural(done, "job")} of ${jobs.length}.`, "bad", failed[0]);
     setChosen(new Map());
-    lookEverywhere();
+    pollEverywhere();
   };
 
   const cancel = async (): Promise<void> => {

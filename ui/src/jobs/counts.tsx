@@ -1,7 +1,7 @@
 // How many of each status, each a link to just those.
 
 import type { JSX } from "preact";
-import { useJobsLook } from "../core/news";
+import { useJobsPoll } from "../core/job_feed";
 import { href } from "../core/router";
 import { STATUSES, count, statusTone } from "../text/words";
 import { type Filter, asked } from "./filter";
@@ -13,7 +13,7 @@ interface Counted {
 
 export function Counts({ filter }: { filter: Filter }): JSX.Element | null {
   const { status, wait_reason: _reason, ...rest } = filter;
-  const counted = useJobsLook<Counted>(`/api/tally${asked(rest)}`, 5000);
+  const counted = useJobsPoll<Counted>(`/api/tally${asked(rest)}`, 5000);
   if (counted.value === null) return null;
   const { total, by_status: found } = counted.value;
   return (

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { useLook } from "../core/looking";
+import { usePoll } from "../core/polling";
 import { ask, go } from "../core/router";
 import { Foreign } from "../parts/text";
 import { WAIT_REASONS, spaced } from "../text/words";
@@ -11,7 +11,7 @@ import { type Filter, SINCE, isFiltered } from "./filter";
 const TYPING_MS = 300;
 
 export function Filters({ filter }: { filter: Filter }): JSX.Element {
-  const names = useLook<{ kinds: readonly string[]; queues: readonly string[] }>("/api/names", 30_000).value;
+  const names = usePoll<{ kinds: readonly string[]; queues: readonly string[] }>("/api/names", 30_000).value;
   const set = (name: keyof Filter, value: string): void => ask({ [name]: value || null, cursor: null });
   return (
     <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>

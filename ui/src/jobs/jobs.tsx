@@ -3,10 +3,10 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useKeys } from "../core/keys";
-import { useJobsLook } from "../core/news";
+import { useJobsPoll } from "../core/job_feed";
 import { ask, go, href, usePlace } from "../core/router";
-import type { JobRecord, Page } from "../core/shapes";
-import { FirstJob, Loading, Trouble } from "../parts/bits";
+import type { JobRecord, Page } from "../core/types";
+import { FirstJob, Loading, Trouble } from "../parts/common";
 import { plural } from "../text/words";
 import { Bulk } from "./bulk";
 import { Counts } from "./counts";
@@ -21,7 +21,7 @@ export function JobsPage(): JSX.Element {
   const filter = filterIn(query);
   const cursor = query.get("cursor");
   const address = `/api/jobs${asked(filter, { limit: LIMIT, cursor })}`;
-  const page = useJobsLook<Page<JobRecord>>(address, 2000);
+  const page = useJobsPoll<Page<JobRecord>>(address, 2000);
   const jobs = page.value?.items ?? [];
   const [at, setAt] = useState(-1);
   const [chosen, setChosen] = useState<ReadonlyMap<string, JobRecord>>(new Map());

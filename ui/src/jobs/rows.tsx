@@ -3,8 +3,8 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { href } from "../core/router";
-import type { JobRecord } from "../core/shapes";
-import { JobLink, State, Who } from "../parts/bits";
+import type { JobRecord } from "../core/types";
+import { JobLink, State, Who } from "../parts/common";
 import { Foreign } from "../parts/text";
 import { Ago } from "../parts/time";
 import { visible } from "../text/visible";

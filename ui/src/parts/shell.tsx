@@ -5,10 +5,10 @@ import { useEffect, useState } from "preact/hooks";
 import { asksForKey, keepBearer, outlived, useBearer } from "../core/auth";
 import { connection } from "../core/connection";
 import { shortcuts, useKeys } from "../core/keys";
-import { useLook } from "../core/looking";
-import { hearJobs } from "../core/news";
+import { usePoll } from "../core/polling";
+import { subscribeToJobs } from "../core/job_feed";
 import { go, usePlace } from "../core/router";
-import type { Need, Page } from "../core/shapes";
+import type { Need, Page } from "../core/types";
 import { useStore } from "../core/store";
 import { theme, turnTheme } from "../core/theme";
 import { Asker, Modal } from "./dialog";
@@ -19,13 +19,13 @@ const PAGES = [
   { path: "/jobs", name: "Jobs", key: "j" },
   { path: "/sessions", name: "Sessions", key: "s" },
   { path: "/agents", name: "Agents", key: "a" },
-  { path: "/numbers", name: "Metrics", key: "n" },
+  { path: "/dashboard", name: "Metrics", key: "n" },
 ] as const;
 
 export function Shell({ children }: { children: ComponentChildren }): JSX.Element {
   const [helping, setHelping] = useState(false);
   const bearer = useBearer();
-  useEffect(() => hearJobs(), [bearer]);
+  useEffect(() => subscribeToJobs(), [bearer]);
   useEffect(
     () =>
       outlived.watch(() =>
@@ -62,7 +62,7 @@ export function Shell({ children }: { children: ComponentChildren }): JSX.Elemen
 function Top({ help }: { help(): void }): JSX.Element {
   const { path } = usePlace();
   const first = `/${path[0] ?? ""}`;
-  const needs = useLook<Page<Need>>("/api/needs?limit=100", 5000);
+  const needs = usePoll<Page<Need>>("/api/needs?limit=100", 5000);
   const waiting = needs.value?.items.filter((need) => need.person).length ?? 0;
   const shown = useStore(theme);
   return (
@@ -142,7 +142,7 @@ interface Whoami {
 
 function Access(): JSX.Element {
   const bearer = useBearer();
-  const who = useLook<Whoami>("/api/whoami", 60_000).value;
+  const who = usePoll<Whoami>("/api/whoami", 60_000).value;
   if (bearer === null) {
     return (
       <button
@@ -221,7 +221,7 @@ function KeyDialog(): JSX.Element | null {
 
 function Help({ close }: { close(): void }): JSX.Element {
   const layers = useStore(shortcuts);
-  const version = useLook<Whoami>("/api/whoami", null).value?.version;
+  const version = usePoll<Whoami>("/api/whoami", null).value?.version;
   return (
     <Modal title="Keyboard shortcuts" close={close}>
       {[...layers].reverse().map((layer, nth) => (

@@ -2,8 +2,8 @@
 
 import type { JSX } from "preact";
 import { at } from "../core/api";
-import { useLook } from "../core/looking";
-import { Copy, Section } from "../parts/bits";
+import { usePoll } from "../core/polling";
+import { Copy, Section } from "../parts/common";
 import { Foreign } from "../parts/text";
 import { Ago } from "../parts/time";
 
@@ -15,7 +15,7 @@ interface Attachment {
 }
 
 export function Attachments({ sessionId }: { sessionId: string }): JSX.Element | null {
-  const found = useLook<{ items: readonly Attachment[] }>(at`/api/sessions/${sessionId}/attachments`, 10_000).value;
+  const found = usePoll<{ items: readonly Attachment[] }>(at`/api/sessions/${sessionId}/attachments`, 10_000).value;
   if (!found || found.items.length === 0) return null;
   return (
     <Section title="Attachments">

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { at, newKey, post } from "../core/api";
-import { lookEverywhere, problemIn } from "../core/looking";
+import { pollEverywhere, problemIn } from "../core/polling";
 import { sayProblem } from "../parts/toasts";
 import { spaced } from "../text/words";
 
@@ -22,7 +22,7 @@ export function Composer({ agent, sessionId, busy }: { agent: string; sessionId:
       await post(at`/api/agents/${agent}/message`, { text, session_id: sessionId, delivery }, key.current);
       key.current = newKey();
       setText("");
-      lookEverywhere();
+      pollEverywhere();
     } catch (error) {
       sayProblem(problemIn(error));
     } finally {

@@ -2,9 +2,9 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import type { JobRecord, Session, SessionNode } from "../core/shapes";
-import { PassageView, Streaming, useWords } from "../job/said";
-import { JobLink } from "../parts/bits";
+import type { JobRecord, Session, SessionNode } from "../core/types";
+import { PassageView, Streaming, useOutputStream } from "../job/output_stream";
+import { JobLink } from "../parts/common";
 import { Block, Foreign, Named } from "../parts/text";
 import { Ago } from "../parts/time";
 import { spaced } from "../text/words";
@@ -74,7 +74,7 @@ function Entry({ node }: { node: SessionNode }): JSX.Element {
 
 /** The turn under way, word by word. */
 function Now({ turn }: { turn: JobRecord }): JSX.Element {
-  const { passages, state } = useWords(turn.job_id, false);
+  const { passages, state } = useOutputStream(turn.job_id, false);
   const answers = passages.filter((one) => !ASIDES.has(one.stream));
   return (
     <article class="entry theirs now" aria-live="polite">

@@ -2,10 +2,10 @@
 
 import type { JSX } from "preact";
 import { at, remove } from "../core/api";
-import { problemIn } from "../core/looking";
-import type { Batch } from "../core/shapes";
+import { problemIn } from "../core/polling";
+import type { Batch } from "../core/types";
 import { contentOf } from "../job/messages";
-import { JobLink, Section } from "../parts/bits";
+import { JobLink, Section } from "../parts/common";
 import { askPerson } from "../parts/dialog";
 import { Foreign } from "../parts/text";
 import { Ago, useNow } from "../parts/time";

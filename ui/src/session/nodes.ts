@@ -1,13 +1,13 @@
 // A conversation's graph: who said what, and where it branches.
 
-import type { Session, SessionNode } from "../core/shapes";
+import type { Session, SessionNode } from "../core/types";
 import { contentOf } from "../job/messages";
 import { pretty } from "../text/exact";
 
 export interface Saying {
   role: string;
   text: string;
-  /** Whatever the node holds, for whoever wants all of it. */
+  /** The whole content of the node. */
   raw: unknown;
 }
 

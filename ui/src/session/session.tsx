@@ -3,11 +3,11 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import { at } from "../core/api";
-import { useLook } from "../core/looking";
-import { useJobsLook } from "../core/news";
+import { usePoll } from "../core/polling";
+import { useJobsPoll } from "../core/job_feed";
 import { href, usePlace } from "../core/router";
-import type { Agent, Agents, Batch, Job, JobRecord, Page, Session } from "../core/shapes";
-import { Copy, Facts, JobLink, Loading, Section, State, Trouble } from "../parts/bits";
+import type { Agent, Agents, Batch, Job, JobRecord, Page, Session } from "../core/types";
+import { Copy, Facts, JobLink, Loading, Section, State, Trouble } from "../parts/common";
 import { Foreign } from "../parts/text";
 import { Ago } from "../parts/time";
 import { count, isOver, plural } from "../text/words";
@@ -20,9 +20,9 @@ import { Branches } from "./tree";
 
 export function SessionPage({ id }: { id: string }): JSX.Element {
   const { query } = usePlace();
-  const session = useJobsLook<Session>(at`/api/sessions/${id}?graph=full`, 2500);
-  const inbox = useJobsLook<{ items: readonly Batch[] }>(at`/api/sessions/${id}/inbox`, 2000);
-  const jobs = useJobsLook<Page<JobRecord>>(`/api/jobs${href([], { session_id: id, limit: 20 }).slice(1)}`, 2000);
+  const session = useJobsPoll<Session>(at`/api/sessions/${id}?graph=full`, 2500);
+  const inbox = useJobsPoll<{ items: readonly Batch[] }>(at`/api/sessions/${id}/inbox`, 2000);
+  const jobs = useJobsPoll<Page<JobRecord>>(`/api/jobs${href([], { session_id: id, limit: 20 }).slice(1)}`, 2000);
   const turn =
     jobs.value?.items.find((job) => job.status === "running") ??
     jobs.value?.items.find((job) => job.status === "waiting" && job.wait_reason !== "joined");
@@ -84,9 +84,9 @@ export function SessionPage({ id }: { id: string }): JSX.Element {
 
 /** Whose conversation it is: the agent that has it for its own, or the one that its last message names. */
 function useAgent(sessionId: string, last: JobRecord | null): Agent | undefined {
-  const agents = useLook<Agents>("/api/agents?limit=500", 30_000).value?.items;
+  const agents = usePoll<Agents>("/api/agents?limit=500", 30_000).value?.items;
   const own = agents?.find((one) => one.session_id === sessionId);
-  const job = useLook<Job>(own === undefined && last !== null ? at`/api/jobs/${last.job_id}` : null, null).value;
+  const job = usePoll<Job>(own === undefined && last !== null ? at`/api/jobs/${last.job_id}` : null, null).value;
   if (own !== undefined || last === null) return own;
   const named =
     typeof job?.input === "object" && job.input !== null ? (job.input as Record<string, unknown>).agent : null;

@@ -3,10 +3,10 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { useKeys } from "../core/keys";
-import { useLook } from "../core/looking";
+import { usePoll } from "../core/polling";
 import { ask, go, href, usePlace } from "../core/router";
-import type { Page } from "../core/shapes";
-import { Command, Loading, Trouble } from "../parts/bits";
+import type { Page } from "../core/types";
+import { Command, Loading, Trouble } from "../parts/common";
 import { Foreign } from "../parts/text";
 import { Ago } from "../parts/time";
 import { count } from "../text/words";
@@ -22,7 +22,7 @@ export function SessionsPage(): JSX.Element {
   const { query } = usePlace();
   const text = query.get("text") ?? "";
   const [typed, setTyped] = useState(text);
-  const page = useLook<Page<SessionRecord>>(
+  const page = usePoll<Page<SessionRecord>>(
     `/api/sessions${href([], { limit: 50, cursor: query.get("cursor"), text }).slice(1)}`,
     3000,
   );

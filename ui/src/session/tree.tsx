@@ -3,8 +3,8 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import { href } from "../core/router";
-import type { Session } from "../core/shapes";
-import { Section } from "../parts/bits";
+import type { Session } from "../core/types";
+import { Section } from "../parts/common";
 import { Foreign } from "../parts/text";
 import { plural } from "../text/words";
 import { branchesOf, pathTo, sayingOf } from "./nodes";

@@ -45,7 +45,7 @@ export function ago(at: number, now: number): string {
 
 const two = (n: number, width = 2): string => String(n).padStart(width, "0");
 
-/** Date and time in the zone of whoever looks, to the millisecond, and that zone. */
+/** Date and time in the time zone of the browser, to the millisecond, and that zone. */
 export function exact(at: number): string {
   const date = new Date(at / MS);
   const zone = -date.getTimezoneOffset();

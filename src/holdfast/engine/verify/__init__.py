@@ -1,1 +1,1 @@
-"""Checking a store against its invariants: a command, not only a test."""
+"""Verification: checks a store against its invariants, as a command and not only in tests."""

@@ -1,4 +1,4 @@
-"""I6 for the audit log: every namespace's chain, from its first line to where it says that it ends."""
+"""I6 for the audit log: checks the hash chain of every namespace, from its first line to its recorded end."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ PAGE = 500
 
 
 async def by_audit(tx: Transaction) -> list[Violation]:
-    found: list[Violation] = []
+    violations: list[Violation] = []
     for namespace, _ in await tx.rows("list_namespaces"):
         subject = f"the audit log of {namespace}"
         head = EMPTY
         while rows := await tx.rows("list_acts", namespace=namespace, after=head.seq, limit=PAGE):
             lines = [SealedAct(*row) for row in rows]
-            found += [Violation("I6", subject, fault) for fault in breaks(namespace, head, lines)]
+            violations += [Violation("I6", subject, fault) for fault in breaks(namespace, head, lines)]
             head = Head(lines[-1].seq, lines[-1].hash)
         row = await tx.row("get_audit_head", namespace=namespace)
         end = EMPTY if row is None else Head(*row)
         if head != end:
             fault = f"it ends with line {head.seq}, and should with line {end.seq}"
-            found.append(Violation("I6", subject, fault))
-    return found
+            violations.append(Violation("I6", subject, fault))
+    return violations

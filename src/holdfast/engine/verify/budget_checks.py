@@ -1,10 +1,11 @@
-"""The accounts of budgets are the fold of many journals (I8): of every job in the tree of the one that declared it.
+"""Budget accounts (I8): an account is the fold of many journals, those of every job in the tree of the job that
+declared it.
 
-What a journal costs is told by its facts, see `model.budget.cost`. The past that a fork took over was paid for by its
-original, and an intent that was sent again under its key was paid for the first time. Limits are what was declared, or
-what somebody has raised them to, whichever is more.
+The events of a journal determine its cost, see `model.budget.cost`. The history that a fork copied was paid for by its
+original, and an intent that was sent again under its key was paid for the first time. Limits are the declared ones, or
+those that a person has raised them to, whichever is more.
 
-A tree of which retention has taken something cannot be added up any more, and is left alone.
+A tree from which retention has removed a job cannot be added up any more, and is not checked.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from holdfast.store.tables.budgets import account_of
 
 
 class Bill(msgspec.Struct, frozen=True, kw_only=True):
-    """What one job costs, and whom."""
+    """The cost of one job, and the budgets that it counts against."""
 
     job_id: str
     declared: Budget | None
@@ -39,7 +40,7 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bill_of(job_id: str, facts: Facts) -> Bill | None:
-    """The bill of a job that somebody pays for."""
+    """The bill of a job that has budgets."""
     created = facts[0].event if facts else None
     if not isinstance(created, e.JobCreated) or (created.budget is None and not created.budgets):
         return None
@@ -73,36 +74,36 @@ def bill_of(job_id: str, facts: Facts) -> Bill | None:
 
 
 def by_account(bills: Sequence[Bill], rows: Sequence[Row]) -> Iterator[Violation]:
-    """What is wrong with any account: it is there if its job is, and says what the journals do."""
-    told = {bill.job_id: bill for bill in bills}
+    """Violations of accounts: an account exists if its job does, and equals what the journals say."""
+    by_job = {bill.job_id: bill for bill in bills}
     trees: dict[str, list[Bill]] = defaultdict(list)
     for bill in bills:
         for payer in bill.payers:
             trees[payer].append(bill)
-    kept = {row[0] for row in rows}
+    account_ids = {row[0] for row in rows}
     for bill in bills:
-        if bill.declared is not None and bill.job_id not in kept:
+        if bill.declared is not None and bill.job_id not in account_ids:
             yield Violation("I8", bill.job_id, "declares a budget, and has no account")
     for row in rows:
         tree = trees[row[0]]
-        if row[0] not in told or any(bill.children - told.keys() for bill in tree):
-            continue  # something of it is erased or removed
+        if row[0] not in by_job or any(bill.children - by_job.keys() for bill in tree):
+            continue  # a job of the tree is erased or removed
         try:
             account = account_of(row)
         except (HoldfastError, msgspec.ValidationError) as error:
             yield Violation("I8", row[0], f"the limits of its account cannot be read: {error}")
             continue
-        yield from _differences(account, told[row[0]], tree)
+        yield from _differences(account, by_job[row[0]], tree)
 
 
 def _differences(account: BudgetAccount, owner: Bill, tree: Sequence[Bill]) -> Iterator[Violation]:
     for limit in SHARED:
-        told, kept = sum(getattr(bill.spent, limit) for bill in tree), getattr(account, limit)
-        if told != kept:
-            detail = f"the account says {kept} of {limit}, the journals of its tree {told}"
+        expected, stored = sum(getattr(bill.spent, limit) for bill in tree), getattr(account, limit)
+        if expected != stored:
+            detail = f"the account says {stored} of {limit}, the journals of its tree {expected}"
             yield Violation("I8", account.budget_id, detail)
     limits = owner.declared or Budget()
-    for _, least in (one for bill in tree for one in bill.raises if one[0] == account.budget_id):
+    for _, least in (raised for bill in tree for raised in bill.raises if raised[0] == account.budget_id):
         limits = money.raise_limits(limits, least)
     if (limits, owner.depth, owner.created_at) != (account.limits, account.depth, account.created_at):
         detail = (

@@ -1,14 +1,15 @@
-"""Rules about the calls that a journal tells of: what was sent, what came back, and who said that it may be sent again.
+"""Call checks: rules about the calls in a journal: what was sent, what was returned, and which decision allowed a
+repetition.
 
 Our own database cannot see what a receiver did. It can see every order that would have made it do something twice:
 
     I10   a result, and then the same call again
-    I12   an effect sent again while nobody knew what had come of it
-    I13   `uncertain` that ended without a person's word or the receiver's; or that nobody was told of, because the job
-          went to sleep over an unsafe call that was under way
+    I12   an effect sent again while its outcome was unknown
+    I13   `uncertain` that ended without a person's decision or the receiver's answer; or that was never reported,
+          because the job was suspended during an unsafe call
     I14   one key for two calls, or a key that changed its arguments
     I15   a call under an approval that was not given, not for these arguments, too late, or used before
-    I16   a model's reply that nobody asked for, or a second one
+    I16   a model's reply without a request, or a second one
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Place = tuple[str, int]
 
 
 class _Call(msgspec.Struct):
-    """A call as far as the journal has been read."""
+    """A call, as far as the journal has been read."""
 
     place: Place
     key: str
@@ -50,7 +51,7 @@ class _Call(msgspec.Struct):
 
 
 def by_calls(facts: Facts, sent_at: Mapping[int, int]) -> Findings:
-    """What is wrong with the calls of one journal. `sent_at`: when each of the job's letters was sent."""
+    """Violations in the calls of one journal. `sent_at`: when each message to the job was sent."""
     yield from _effects(facts)
     yield from _reads(facts)
     yield from _approvals(facts, sent_at)
@@ -73,7 +74,7 @@ def _effects(facts: Facts) -> Findings:
             yield from _intended(calls, keys, fact, event)
         elif isinstance(event, e.ToolReturned | e.ToolFailed | e.ToolUncertain | e.ToolReconciled):
             call = calls.get((event.step_key, event.generation))
-            if call is not None:  # an outcome without an intent is the grammar's matter
+            if call is not None:  # an outcome without an intent is reported by the fold (I7)
                 yield from _told(call, fact, event)
         elif isinstance(event, e.CallCancelled):
             calls.pop((event.step_key, event.generation), None)
@@ -83,8 +84,8 @@ def _effects(facts: Facts) -> Findings:
 
 def _slept_over(calls: Iterable[_Call], fact: PlacedEvent) -> Findings:
     for call in calls:
-        under_way = call.status is CallStatus.PREPARED and call.fence == fact.fence
-        if under_way and call.effect == Effect.UNSAFE:
+        in_progress = call.status is CallStatus.PREPARED and call.fence == fact.fence
+        if in_progress and call.effect == Effect.UNSAFE:
             detail = f"the job goes to sleep at event {fact.seq} while unsafe {call.named} is under way"
             yield InvariantViolation("I13", fact.seq, detail)
 
@@ -93,17 +94,17 @@ def _intended(
     calls: dict[Place, _Call], keys: dict[str, Place], fact: PlacedEvent, event: e.ToolCalled
 ) -> Findings:
     place = (event.step_key, event.generation)
-    named = _named(*place)
+    name = _named(*place)
     if keys.setdefault(event.key, place) != place:
-        other = _named(*keys[event.key])
-        yield InvariantViolation("I14", fact.seq, f"{named} has at event {fact.seq} the key of {other}")
+        other_name = _named(*keys[event.key])
+        yield InvariantViolation("I14", fact.seq, f"{name} has at event {fact.seq} the key of {other_name}")
     before = calls.get(place)
     if before is None:
         yield from _opened(calls.get((event.step_key, event.generation - 1)), fact, event)
     else:
         if (before.key, before.args_digest) != (event.key, event.args_digest):
             yield InvariantViolation(
-                "I14", fact.seq, f"{named} changed its key or arguments at event {fact.seq}"
+                "I14", fact.seq, f"{name} changed its key or arguments at event {fact.seq}"
             )
         yield from _sent_again(before, fact)
     calls[place] = _Call(
@@ -112,7 +113,8 @@ def _intended(
 
 
 def _sent_again(before: _Call, fact: PlacedEvent) -> Findings:
-    """The same generation once more. A worker that knows it came too late to fire may intend again itself."""
+    """Checks a repeated intent of the same generation. A worker that was too late to fire may record a second intent
+    itself."""
     if before.status in SETTLED:
         detail = f"{before.named} is sent again at event {fact.seq}, after its result at event {before.seq}"
         yield InvariantViolation("I10", fact.seq, detail)
@@ -127,15 +129,15 @@ def _sent_again(before: _Call, fact: PlacedEvent) -> Findings:
 
 
 def _opened(before: _Call | None, fact: PlacedEvent, event: e.ToolCalled) -> Findings:
-    """A new generation. The one before it has failed for certain, or somebody has given it up."""
+    """Checks a new generation. The one before it must have failed for certain, or must have been abandoned."""
     if before is None or before.args_digest != event.args_digest:
         return
-    named = _named(event.step_key, event.generation)
+    name = _named(event.step_key, event.generation)
     if before.status in {CallStatus.SUCCEEDED, CallStatus.SKIPPED}:
-        detail = f"{named} is sent at event {fact.seq}, after the result at event {before.seq}"
+        detail = f"{name} is sent at event {fact.seq}, after the result at event {before.seq}"
         yield InvariantViolation("I10", fact.seq, detail)
     elif before.status not in SETTLED:
-        detail = f"{named} is sent at event {fact.seq} while {before.named} is {before.status}"
+        detail = f"{name} is sent at event {fact.seq} while {before.named} is {before.status}"
         yield InvariantViolation("I12", fact.seq, detail)
 
 
@@ -144,7 +146,7 @@ def _told(
 ) -> Findings:
     status = DECIDED.get(event.decision) if isinstance(event, e.ToolReconciled) else _TOLD[type(event)]
     if status is None:
-        return  # no decision that there is: the grammar's matter
+        return  # an unknown decision is reported by the fold (I7)
     if call.status in SETTLED:
         detail = f"{call.named} has an outcome at event {fact.seq}, after its result at event {call.seq}"
         yield InvariantViolation("I10", fact.seq, detail)
@@ -162,21 +164,21 @@ def _told(
 
 
 def _reads(facts: Facts) -> Findings:
-    """A step has one result per generation, and one that succeeded per arguments."""
+    """A step has one result per generation, and one success per arguments."""
     finished: dict[Place, int] = {}
     succeeded: dict[tuple[str, str], int] = {}
     for fact in facts:
         event = fact.event
         if not isinstance(event, e.StepFinished):
             continue
-        named = _named(event.step_key, event.generation).replace("call", "step", 1)
+        name = _named(event.step_key, event.generation).replace("call", "step", 1)
         place, question = (event.step_key, event.generation), (event.step_key, event.args_digest)
         first = finished.setdefault(place, fact.seq)
         if first == fact.seq:
             first = succeeded.get(question, fact.seq)
         if first != fact.seq:
             yield InvariantViolation(
-                "I10", fact.seq, f"{named} finished at event {first} and again at event {fact.seq}"
+                "I10", fact.seq, f"{name} finished at event {first} and again at event {fact.seq}"
             )
         if event.outcome == "succeeded":
             succeeded.setdefault(question, fact.seq)
@@ -184,7 +186,7 @@ def _reads(facts: Facts) -> Findings:
 
 def _replies(facts: Facts) -> Findings:
     """A model's reply answers an attempt that was made, once."""
-    asked: dict[tuple[str, int], set[int]] = {}
+    requested: dict[tuple[str, int], set[int]] = {}
     answered: dict[tuple[str, int], int] = {}
     for fact in facts:
         event = fact.event
@@ -195,9 +197,9 @@ def _replies(facts: Facts) -> Findings:
             if place in answered:
                 detail = f"model call {event.step_key} is made again at event {fact.seq} after its reply"
                 yield InvariantViolation("I16", fact.seq, detail)
-            asked.setdefault(place, set()).add(event.attempt)
+            requested.setdefault(place, set()).add(event.attempt)
             continue
-        if event.attempt not in asked.get(place, ()):
+        if event.attempt not in requested.get(place, ()):
             detail = (
                 f"the reply {event.step_key} at event {fact.seq} is of attempt {event.attempt}, never made"
             )
@@ -221,16 +223,18 @@ class _Approval(msgspec.Struct):
 
 
 def _approvals(facts: Facts, sent_at: Mapping[int, int]) -> Findings:
-    known: dict[str, _Approval] = {}
+    approvals: dict[str, _Approval] = {}
     for fact in facts:
         match fact.event:
-            case e.ApprovalRequested() as asked:
-                if asked.approval_id in known:
-                    detail = f"approval {asked.approval_id} is asked for twice, again at event {fact.seq}"
+            case e.ApprovalRequested() as request:
+                if request.approval_id in approvals:
+                    detail = f"approval {request.approval_id} is asked for twice, again at event {fact.seq}"
                     yield InvariantViolation("I15", fact.seq, detail)
-                known[asked.approval_id] = _Approval(asked.step_key, asked.args_digest, asked.expires_at)
+                approvals[request.approval_id] = _Approval(
+                    request.step_key, request.args_digest, request.expires_at
+                )
             case e.ApprovalDecided() as decided:
-                approval = known.get(decided.approval_id)
+                approval = approvals.get(decided.approval_id)
                 if approval is None:
                     detail = (
                         f"approval {decided.approval_id} is decided at event {fact.seq} and was not asked for"
@@ -238,18 +242,18 @@ def _approvals(facts: Facts, sent_at: Mapping[int, int]) -> Findings:
                     yield InvariantViolation("I15", fact.seq, detail)
                     continue
                 approval.decisions.append(decided)
-                said_at = sent_at.get(decided.mail_seq, fact.at)
-                approval.too_late = approval.expires_at is not None and said_at > approval.expires_at
+                decided_at = sent_at.get(decided.mail_seq, fact.at)
+                approval.too_late = approval.expires_at is not None and decided_at > approval.expires_at
             case e.ToolCalled(approval_id=str() as approval_id) as called:
-                wrong = _misused(known.get(approval_id), called)
+                wrong = _misused(approvals.get(approval_id), called)
                 if wrong is not None:
-                    named = _named(called.step_key, called.generation)
-                    detail = f"{named} is sent at event {fact.seq} under approval {approval_id}, {wrong}"
+                    name = _named(called.step_key, called.generation)
+                    detail = f"{name} is sent at event {fact.seq} under approval {approval_id}, {wrong}"
                     yield InvariantViolation("I15", fact.seq, detail)
 
 
 def _misused(approval: _Approval | None, called: e.ToolCalled) -> str | None:
-    """Why this call may not be made under this approval. It is used up by the first call that names it."""
+    """Why this call may not be made under this approval. The first call that names an approval uses it up."""
     if approval is None:
         return "which was never asked for"
     place = (called.step_key, called.generation)
@@ -257,8 +261,8 @@ def _misused(approval: _Approval | None, called: e.ToolCalled) -> str | None:
     if (approval.step_key, approval.args_digest) != (called.step_key, called.args_digest):
         return f"which is for {approval.step_key} with arguments {approval.args_digest}"
     if [decided.decision for decided in approval.decisions] != [APPROVED]:
-        said = ", ".join(decided.decision for decided in approval.decisions) or "nothing"
-        return f"of which was said: {said}"
+        decisions = ", ".join(decided.decision for decided in approval.decisions) or "nothing"
+        return f"of which was said: {decisions}"
     if approval.too_late:
         return "which had expired when it was given"
     if used_by is not None and used_by != place:

@@ -1,6 +1,6 @@
-"""Rules about commits of state: whoever begins at one knows what the whole journal says.
+"""Checkpoint checks: a run that starts at a checkpoint has the same state as one that reads the whole journal.
 
-I9    a checkpoint carries what the facts before it amount to
+I9    the snapshot in a checkpoint equals the fold of the events before it
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from holdfast.model.replay_history import History
 
 
 def by_commits(facts: Facts, origin: str) -> Findings:
-    """What is wrong with the checkpoints of a journal that the fold takes. `origin`: the digest of its first fact."""
+    """Violations in the checkpoints of a journal that the fold accepts. `origin`: the digest of its first event."""
     if not any(isinstance(fact.event, CheckpointSaved) for fact in facts):
         return
     history, job = History(), job_state.JobState()

@@ -1,7 +1,7 @@
-"""How many jobs a worker held at once (I30), as the journals tell it.
+"""Concurrency checks (I30): how many jobs a worker held at once, by the journals.
 
-A hold begins with its claim and ends with the last event that was written under its fence. That is never later than the
-lease really ended, so whoever is named here did hold that many.
+A hold begins with its claim and ends with the last event that was written under its fence. That is never later than
+the real end of the lease, so a worker that is reported here did hold that many.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.model.events import JobClaimed
 
 
 class LeaseSpan(msgspec.Struct, frozen=True):
-    """One worker on one job, from its claim to its last word."""
+    """One hold of a job by a worker, from its claim to its last event."""
 
     worker: str
     job_id: str
@@ -26,7 +26,7 @@ class LeaseSpan(msgspec.Struct, frozen=True):
 
 
 def holds_of(job_id: str, facts: Facts) -> list[LeaseSpan]:
-    """Who held this job, and when."""
+    """The holds of this job."""
     last = {fact.fence: fact.at for fact in facts}
     return [
         LeaseSpan(fact.event.worker, job_id, fact.at, max(last[fact.fence], fact.at))
@@ -38,7 +38,7 @@ def holds_of(job_id: str, facts: Facts) -> list[LeaseSpan]:
 def most_at_once(holds: list[LeaseSpan]) -> dict[str, int]:
     """The largest number of jobs that each worker held at one instant.
 
-    A hold that ends where another begins does not meet it: the worker gave one job back and took the next.
+    A hold that ends when another begins does not overlap it: the worker released one job and claimed the next.
     """
     changes: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for hold in holds:
@@ -54,12 +54,12 @@ def most_at_once(holds: list[LeaseSpan]) -> dict[str, int]:
 
 
 def by_worker(holds: list[LeaseSpan], concurrency: int | Mapping[str, int] | None) -> list[Violation]:
-    """The workers that held more than they said they would. A worker that said nothing may hold any number."""
+    """Workers that held more than their declared limit. A worker without a declared limit may hold any number."""
     if concurrency is None:
         return []
-    found = []
+    violations = []
     for worker, held in sorted(most_at_once(holds).items()):
         limit = concurrency if isinstance(concurrency, int) else concurrency.get(worker)
         if limit is not None and held > limit:
-            found.append(Violation("I30", worker, f"held {held} jobs at once; its limit is {limit}"))
-    return found
+            violations.append(Violation("I30", worker, f"held {held} jobs at once; its limit is {limit}"))
+    return violations

@@ -1,8 +1,9 @@
-"""Invariants that need a journal read from its first event: the chain, the grammar, and what the rows beside it say.
+"""Journal checks: invariants that need a journal read from its first event: the hash chain, the state machine, and the
+rows derived from it.
 
-The head, the ledger and the timers are the fold of the journal, kept up to date by the transaction that appends; so are
-the accounts of budgets, of many journals. Here the fold is computed again. A journal from which retention has erased
-bodies still has its chain, and the order of its events; what the bodies said can no longer be compared with anything.
+The head, the ledger and the timers are the fold of the journal, kept up to date by the transaction that appends; so
+are the accounts of budgets, of many journals. Here the fold is computed again. A journal from which retention has
+erased bodies still has its chain, and the order of its events; the content of the bodies can no longer be compared.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class JournalCounts(msgspec.Struct):
 
 
 class JournalLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the workers of this store declared. The store itself does not know; None is not checked.
+    """Limits that the workers of this store declared. The store itself does not know them; None is not checked.
 
     `concurrency` is one number for all workers, or one for each by name.
     """
@@ -58,8 +59,8 @@ class Beside(msgspec.Struct, frozen=True):
 
 
 async def by_journal(tx: Transaction, counted: JournalCounts, limits: JournalLimits) -> list[Violation]:
-    """What is wrong with any journal, job by job."""
-    found: list[Violation] = []
+    """Violations of all journals, job by job."""
+    violations: list[Violation] = []
     holds: list[LeaseSpan] = []
     bills: list[Bill] = []
     after = ""
@@ -71,24 +72,27 @@ async def by_journal(tx: Transaction, counted: JournalCounts, limits: JournalLim
             unread = sum(is_sealed(event.body) for event in events)
             if unread:
                 counted.unread += unread
-                found.extend(_by_digests(head, events))
+                violations.extend(_by_digests(head, events))
             else:
-                found.extend(judge(head, events, await _beside(tx, head), limits, holds, bills=bills))
+                violations.extend(judge(head, events, await _beside(tx, head), limits, holds, bills=bills))
         after = heads[-1].job_id
-    found += by_worker(holds, limits.concurrency)
+    violations += by_worker(holds, limits.concurrency)
     if counted.unread:
-        return found  # what journals cost that cannot be read is not known
-    return [*found, *by_account(bills, await tx.rows("list_all_budgets"))]
+        return violations  # the cost of journals that cannot be read is unknown
+    return [*violations, *by_account(bills, await tx.rows("list_all_budgets"))]
 
 
 def _by_digests(head: JobHead, events: Sequence[SealedEvent]) -> Iterator[Violation]:
-    """What can be said of a journal whose key is not here: its chain covers digests, and its events have an order."""
-    shut = [msgspec.structs.replace(event, body=None) if is_sealed(event.body) else event for event in events]
-    broken = first_break(head.job_id, shut)
+    """Violations of a journal whose payload key is not available: its chain covers digests, and its events have an
+    order."""
+    without_bodies = [
+        msgspec.structs.replace(event, body=None) if is_sealed(event.body) else event for event in events
+    ]
+    broken = first_break(head.job_id, without_bodies)
     if broken is not None:
         yield Violation("I6", head.job_id, f"the hash chain breaks at event {broken}")
         return
-    yield from _by_order(head, shut, erased=False)
+    yield from _by_order(head, without_bodies, erased=False)
 
 
 async def _beside(tx: Transaction, head: JobHead) -> Beside:
@@ -103,7 +107,7 @@ async def _beside(tx: Transaction, head: JobHead) -> Beside:
 def judge_alone(
     head: JobHead, events: list[SealedEvent], letters: Sequence[Mail] = ()
 ) -> Iterator[Violation]:
-    """What is wrong with one journal by itself, without the rows beside it; `letters` say when what was said."""
+    """Violations of one journal alone, without its rows; `letters` tell when each message was sent."""
     sent_at = {letter.mail_seq: letter.sent_at for letter in letters}
     return judge(head, events, None, JournalLimits(), [], sent_at)
 
@@ -117,8 +121,7 @@ def judge(
     sent_at: Mapping[int, int] = {},
     bills: list[Bill] | None = None,
 ) -> Iterator[Violation]:
-    """What is wrong with one journal and the rows beside it. Who held the job goes into `holds`, what it cost into
-    `bills`."""
+    """Violations of one journal and its rows. Adds the holds of the job to `holds`, and its cost to `bills`."""
     broken = first_break(head.job_id, events)
     if broken is not None:
         yield Violation("I6", head.job_id, f"the hash chain breaks at event {broken}")
@@ -155,18 +158,19 @@ def _against(
     beside: Beside | None,
     sent_at: Mapping[int, int],
 ) -> list[InvariantViolation]:
-    """Every rule that the journal breaks. What the automaton stumbles over has its own name, if a rule knows it."""
+    """Every rule that the journal breaks. An event that the fold rejects is reported by its specific rule, if there is
+    one."""
     mail = () if beside is None else beside.mail
     letters = None if beside is None else {number: kind for number, kind, _ in mail}
     sent_at = sent_at or {number: at for number, _, at in mail}
-    found = [*by_life(facts, letters), *by_calls(facts, sent_at)]
-    if isinstance(job, InvariantViolation) and job.seq not in {finding.seq for finding in found}:
-        found.append(job)
-    return found
+    violations = [*by_life(facts, letters), *by_calls(facts, sent_at)]
+    if isinstance(job, InvariantViolation) and job.seq not in {finding.seq for finding in violations}:
+        violations.append(job)
+    return violations
 
 
 def _by_order(head: JobHead, events: Sequence[SealedEvent], *, erased: bool = True) -> Iterator[Violation]:
-    """What can still be said of a journal that was erased: it was over, and its events came in an order that exists."""
+    """Violations of an erased journal: its job must have ended, and its events must have an allowed order."""
     status: Status | None = None
     for sealed in events:
         after = move(status, sealed.type)

@@ -1,4 +1,4 @@
-"""A journal as the rules read it: each event in its place, opened."""
+"""Journal view: the decoded events of a journal with their places, as the rules read them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.model.hash_chain import SealedEvent, unseal
 
 
 class PlacedEvent(msgspec.Struct, frozen=True):
-    """An event, and where it lies."""
+    """An event, and its place in the journal."""
 
     seq: int
     fence: int
@@ -20,7 +20,7 @@ class PlacedEvent(msgspec.Struct, frozen=True):
 
 
 class InvariantViolation(msgspec.Struct, frozen=True):
-    """What a rule has against a journal: which promise it is about, and at which event it is broken."""
+    """A broken rule in a journal: the invariant, and the event at which it is broken."""
 
     invariant: str
     seq: int
@@ -32,10 +32,10 @@ Findings = Iterator[InvariantViolation]
 
 
 def facts_of(events: Sequence[SealedEvent]) -> list[PlacedEvent]:
-    """The journal opened; raises what `unseal` raises."""
+    """The decoded journal; raises what `unseal` raises."""
     return [PlacedEvent(sealed.seq, sealed.fence, sealed.at, unseal(sealed)) for sealed in events]
 
 
 def is_erased(events: Sequence[SealedEvent]) -> bool:
-    """Whether retention has taken bodies out: what they said can no longer be judged."""
+    """Whether retention has erased bodies: their content can no longer be checked."""
     return any(sealed.body is None for sealed in events)

@@ -1,13 +1,13 @@
-"""Rules about a job's life as its journal tells it: who held it, what ended it, and what may not come after.
+"""Lifecycle checks: rules about the life of a job in its journal: its holds, its end, and what may not follow.
 
 I1    fences never fall
 I2    a claim raises the fence
-I3    nothing is written under a fence that was given back
-I26   a dead letter says what it died of
-I27   an end is the end: nothing is sent after it
+I3    nothing is written under a fence that was released
+I26   a dead letter names its causes
+I27   nothing is sent after the end of a job
 I28   after a cancel nothing is sent, and the end is `cancelled`
-I29   a letter becomes at most one fact
-I7    whatever else cannot follow from what was said before: the fold is the automaton
+I29   a message becomes at most one event
+I7    whatever else cannot follow from the events before: the fold is the state machine
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GIVES_BACK: Final = (
     - {e.JobClaimed.type}
     - _ENDS
 )
-"""What ends a hold and not the job: after it, the holder's fence writes nothing more."""
+"""Events that end a hold and not the job: after one, nothing is written under the holder's fence."""
 
 _SENDS: Final = (e.ToolCalled, e.LlmRequested, e.ChildStarted)
 _FROM_MAIL: Final = {
@@ -41,7 +41,7 @@ _FROM_MAIL: Final = {
 
 
 def by_life(facts: Facts, letters: Mapping[int, str] | None) -> Findings:
-    """What is wrong with the life that one journal tells. `letters`: the kind of each of the job's letters."""
+    """Violations in the lifecycle of one journal. `letters`: the kind of each message to the job."""
     yield from _fences(facts)
     yield from _ends(facts)
     yield from _deaths(facts)
@@ -49,7 +49,7 @@ def by_life(facts: Facts, letters: Mapping[int, str] | None) -> Findings:
 
 
 def fold_journal(facts: Facts) -> job_state.JobState | InvariantViolation:
-    """The job, or the event at which the journal stops making sense."""
+    """The job's state, or the event that the fold rejects."""
     job = job_state.JobState()
     for fact in facts:
         try:
@@ -60,7 +60,7 @@ def fold_journal(facts: Facts) -> job_state.JobState | InvariantViolation:
 
 
 def _fences(facts: Facts) -> Findings:
-    highest, driven, given_back = 0, 0, 0
+    highest, claimed_fence, released_fence = 0, 0, 0
     for fact in facts:
         if fact.fence < highest:
             yield InvariantViolation(
@@ -70,12 +70,12 @@ def _fences(facts: Facts) -> Findings:
             if fact.fence == highest:
                 detail = f"the claim at event {fact.seq} did not raise the fence {fact.fence}"
                 yield InvariantViolation("I2", fact.seq, detail)
-            driven = fact.fence
-        elif fact.fence == given_back and fact.fence == driven:
+            claimed_fence = fact.fence
+        elif fact.fence == released_fence and fact.fence == claimed_fence:
             detail = f"event {fact.seq} ({fact.event.type}) is written under fence {fact.fence}, which was given back"
             yield InvariantViolation("I3", fact.seq, detail)
         if fact.event.type in _GIVES_BACK:
-            given_back = fact.fence
+            released_fence = fact.fence
         highest = max(highest, fact.fence)
 
 
@@ -110,16 +110,16 @@ def _deaths(facts: Facts) -> Findings:
 
 
 def _mail(facts: Facts, letters: Mapping[int, str] | None) -> Findings:
-    seen: dict[int, int] = {}
+    recorded_at: dict[int, int] = {}
     for fact in facts:
         event = fact.event
         if type(event) not in _FROM_MAIL:
             continue
         number: int = getattr(event, "mail_seq")  # noqa: B009 - every event in the table has one
         if number == 0:
-            continue  # said by the engine itself, not by a letter
-        if seen.setdefault(number, fact.seq) != fact.seq:
-            detail = f"letter {number} is a fact at event {seen[number]} and again at event {fact.seq}"
+            continue  # recorded by the engine itself, not from mail
+        if recorded_at.setdefault(number, fact.seq) != fact.seq:
+            detail = f"letter {number} is a fact at event {recorded_at[number]} and again at event {fact.seq}"
             yield InvariantViolation("I29", fact.seq, detail)
         kind = None if letters is None else letters.get(number)
         if letters is not None and kind != _FROM_MAIL[type(event)]:

@@ -1,7 +1,7 @@
-"""The rows beside a journal are its fold (I8): the head, the ledger and the timers are computed again and compared.
+"""Projection checks (I8): the head, the ledger and the timers are computed again from the journal and compared.
 
-Two differences of a head are none, because nobody but a holder writes into a journal: a waiting job that mail, a due
-timer or the end of the turn in front of it has made pending; and a new job that joined a line.
+Two differences of a head are allowed, because only a holder writes into a journal: a waiting job that mail, a due
+timer or the end of the turn before it has made pending; and a new job that joined a turn.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def by_head(head: JobHead, job: job_state.JobState, facts: Facts) -> Iterator[Vi
         yield Violation("I8", head.job_id, detail)
     created = facts[0].event
     assert isinstance(created, e.JobCreated), "the fold begins with it"
-    asked = (created.kind, created.queue, created.priority, created.session_id)
-    if (head.kind, head.queue, head.priority, head.session_id) != asked:
-        detail = f"the head is of {head.kind}, {head.queue}, {head.priority}, {head.session_id}; created was {asked}"
+    declared = (created.kind, created.queue, created.priority, created.session_id)
+    if (head.kind, head.queue, head.priority, head.session_id) != declared:
+        detail = f"the head is of {head.kind}, {head.queue}, {head.priority}, {head.session_id}; created was {declared}"
         yield Violation("I8", head.job_id, detail)
     if head.fence != job.fence:
         detail = f"the head's fence is {head.fence}, that of event {job.seq} is {job.fence}"
@@ -41,23 +41,24 @@ def by_head(head: JobHead, job: job_state.JobState, facts: Facts) -> Iterator[Vi
     if head.mail_seq < job.mail_seq:
         detail = f"the head counts {head.mail_seq} letters, the journal has read up to {job.mail_seq}"
         yield Violation("I8", head.job_id, detail)
-    taken = sum(_is_takeover(fact.event) for fact in facts)
-    if head.takeovers > taken:
-        detail = f"the head counts {head.takeovers} takeovers, the journal tells of {taken}"
+    takeovers = sum(_is_takeover(fact.event) for fact in facts)
+    if head.takeovers > takeovers:
+        detail = f"the head counts {head.takeovers} takeovers, the journal tells of {takeovers}"
         yield Violation("I8", head.job_id, detail)
 
 
 def _is_takeover(event: e.Event) -> bool:
-    """A claim or a sweep that took the job from somebody."""
+    """Whether a claim or a sweep took the job from a holder."""
     if isinstance(event, e.JobDeadLettered):
         return any("holder" in cause for cause in event.causes)
     return isinstance(event, e.JobClaimed | e.JobRequeued) and event.takeover
 
 
 def by_waiting(head: JobHead, job: job_state.JobState) -> Iterator[Violation]:
-    """I29: who waits for a person's word on a call has such a call; otherwise the word was said, and woke nobody."""
-    unclear = any(call.status is CallStatus.UNCERTAIN for call in job.calls.values())
-    if head.wait_reason is WaitReason.RECONCILE and not unclear:
+    """I29: a job that waits for a person's decision on a call has such a call; otherwise the decision came without a
+    wake-up."""
+    has_uncertain = any(call.status is CallStatus.UNCERTAIN for call in job.calls.values())
+    if head.wait_reason is WaitReason.RECONCILE and not has_uncertain:
         yield Violation("I29", head.job_id, "waits for a person's word, and no call is uncertain")
 
 
@@ -70,11 +71,11 @@ def _agrees(head: JobHead, job: job_state.JobState) -> bool:
 
 
 def by_attempts(head: JobHead, facts: Facts, attempts_max: int | None) -> Iterator[Violation]:
-    """I26: an attempt that failed has its event, and there are no more of them than allowed."""
+    """I26: a failed attempt has its event, and there are no more of them than allowed."""
     ended = (e.JobRequeued, e.JobReleased, e.JobDeadLettered)
-    told = sum(isinstance(fact.event, ended) for fact in facts)
-    if head.attempts > told:
-        detail = f"the head counts {head.attempts} failed attempts, the journal tells of {told} at most"
+    expected = sum(isinstance(fact.event, ended) for fact in facts)
+    if head.attempts > expected:
+        detail = f"the head counts {head.attempts} failed attempts, the journal tells of {expected} at most"
         yield Violation("I26", head.job_id, detail)
     if attempts_max is not None and head.attempts > attempts_max:
         detail = f"failed {head.attempts} times; {attempts_max} attempts are allowed"
@@ -85,9 +86,9 @@ def by_attempts(head: JobHead, facts: Facts, attempts_max: int | None) -> Iterat
 
 
 def by_timers(head: JobHead, facts: Facts, rows: Sequence[Row]) -> Iterator[Violation]:
-    """The open timers are those that were set and have not rung; what a commit of state left behind counts for none."""
+    """The open timers are those that were set and have not fired; timers before a checkpoint do not count."""
     opened: dict[str, int] = {}
-    left: dict[str, int] = {}
+    dropped: dict[str, int] = {}
     for fact in facts:
         match fact.event:
             case e.TimerSet(step_key=step_key, due_at=due_at):
@@ -102,18 +103,18 @@ def by_timers(head: JobHead, facts: Facts, rows: Sequence[Row]) -> Iterator[Viol
             ):
                 opened.pop(step_key, None)
             case e.CheckpointSaved() | e.TurnCommitted():
-                left |= opened
+                dropped |= opened
                 opened = {}
             case _:
                 pass
     if head.status in TERMINAL:
-        return  # a timer of a job that is over is I27's
-    kept = {row[0]: row[1] for row in rows}
-    for step_key in sorted(opened.keys() | kept.keys()):
-        told = opened.get(step_key, left.get(step_key))
-        if kept.get(step_key) == told or (step_key in left and step_key not in kept):
+        return  # a timer of a job that has ended is reported as I27
+    stored = {row[0]: row[1] for row in rows}
+    for step_key in sorted(opened.keys() | stored.keys()):
+        expected = opened.get(step_key, dropped.get(step_key))
+        if stored.get(step_key) == expected or (step_key in dropped and step_key not in stored):
             continue
-        detail = f"timer {step_key} is kept for {kept.get(step_key)}, the journal says {told}"
+        detail = f"timer {step_key} is kept for {stored.get(step_key)}, the journal says {expected}"
         yield Violation("I8", head.job_id, detail)
 
 
@@ -123,9 +124,9 @@ def by_timers(head: JobHead, facts: Facts, rows: Sequence[Row]) -> Iterator[Viol
 def by_ledger(
     head: JobHead, job: job_state.JobState, facts: Facts, rows: Sequence[Row]
 ) -> Iterator[Violation]:
-    """Every call that the journal tells of has its row, as it stands now; and no row is about anything else."""
+    """Every call in the journal has its ledger row, in its current state; and there are no other rows."""
     results = _results(facts)
-    told = {
+    expected = {
         place: (
             call.tool,
             call.effect,
@@ -138,11 +139,11 @@ def by_ledger(
         )
         for place, call in job.calls.items()
     }
-    kept = {(row[2], row[3]): (row[4], *row[6:11], row[12], row[13]) for row in rows}
-    for place in sorted(told.keys() | kept.keys()):
-        if told.get(place) == kept.get(place):
+    stored = {(row[2], row[3]): (row[4], *row[6:11], row[12], row[13]) for row in rows}
+    for place in sorted(expected.keys() | stored.keys()):
+        if expected.get(place) == stored.get(place):
             continue
-        row, call = _in_words(kept.get(place)), _in_words(told.get(place))
+        row, call = _in_words(stored.get(place)), _in_words(expected.get(place))
         detail = f"the ledger says {row} of call {place}, the journal {call}"
         yield Violation("I8", head.job_id, detail)
 
@@ -152,10 +153,10 @@ def _in_words(row: tuple[object, ...] | None) -> str:
 
 
 def _results(facts: Facts) -> dict[Place, int]:
-    """Where each call that is settled was settled."""
-    found: dict[Place, int] = {}
+    """The place at which each settled call was settled."""
+    seqs: dict[Place, int] = {}
     for fact in facts:
         event = fact.event
         if isinstance(event, e.ToolReturned | e.ToolFailed | e.ToolReconciled):
-            found[event.step_key, event.generation] = fact.seq
-    return found
+            seqs[event.step_key, event.generation] = fact.seq
+    return seqs

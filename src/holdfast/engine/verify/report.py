@@ -1,4 +1,4 @@
-"""What a verification found."""
+"""Report of a verification."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """One broken promise: which, where, and what is wrong there."""
+    """A violation of an invariant: which one, where, and what is wrong there."""
 
     invariant: str
     subject: str
@@ -21,7 +21,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     blobs: int
     violations: tuple[Violation, ...]
     unread: int = 0
-    """Payloads that are encrypted with keys that are not here: their digests were compared, not what they say."""
+    """Payloads that are encrypted with keys that are not available: their digests were compared, not their content."""
 
     @property
     def clean(self) -> bool:

@@ -1,4 +1,4 @@
-"""Invariants that one query can state, and which promise each of them is."""
+"""Row checks: invariants that one query can express, and the number of each."""
 
 from __future__ import annotations
 

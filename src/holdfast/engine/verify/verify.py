@@ -1,4 +1,4 @@
-"""The whole check, in one read snapshot of a live store."""
+"""Verification of a whole store, in one read snapshot while it is in use."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from holdfast.store.executor import Transaction
 from holdfast.store.ports.inspection import Inspection
 
 BY_READING = 26
-"""The checks that are not one query: journals I1 to I3, I6, I7, I8 (head, ledger, timers, accounts), I10, I12 to I16,
-I26 to I30; content I22, I23, I33 (bytes, states); the audit log I6; the engine's own files I36."""
+"""The number of checks that are not one query: journals I1 to I3, I6, I7, I8 (head, ledger, timers, accounts), I10,
+I12 to I16, I26 to I30; content I22, I23, I33 (bytes, states); the audit log I6; the engine's own files I36."""
 
 UNLIMITED: Final = JournalLimits()
 
@@ -25,7 +25,7 @@ class Inspectable(Protocol):
 
 
 async def verify(store: Inspectable, limits: JournalLimits = UNLIMITED) -> VerifyReport:
-    """Every invariant checked on one instant of the store; nothing is changed, and writers are not held up."""
+    """Checks every invariant on one snapshot of the store; changes nothing, and does not block writers."""
     of_journals, of_content = journal_checks.JournalCounts(), content_checks.ContentCounts()
 
     async def work(tx: Transaction) -> list[Violation]:

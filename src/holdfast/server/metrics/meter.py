@@ -16,6 +16,7 @@ from holdfast.engine.recovery import SweepStats
 from holdfast.engine.telemetry import Telemetry, Timed
 from holdfast.errors import HoldfastError
 from holdfast.model.append import Append
+from holdfast.model.events import BudgetReached, JobDeadLettered, JobParked
 from holdfast.model.lease import Grant
 from holdfast.server.metrics import table
 from holdfast.server.metrics.table import Metric
@@ -82,12 +83,14 @@ class Metrics(Telemetry):
         self._last_sweep = self._made(Gauge, table.LAST_SWEEP)
         self._tools, self._models = Few(), Few()
         self._children: dict[tuple[str, ...], Any] = {}
+        # These exist from the start: `increase()` of a series that appears with its first event is 0, and an alert on
+        # a rare event would miss it.
         self._child(table.COMMITS, "committed")
-        for code in (
-            "fenced",
-            "store_busy",
-        ):  # present from the start, so that the first increment is visible as one
+        for code in ("fenced", "store_busy", "broken", "store_corrupt"):
             self._child(table.REFUSED, code)
+        for event in (JobParked, JobDeadLettered, BudgetReached):
+            self._child(table.EVENTS, event.type)
+        self._child(table.SUSPECTS, "convicted")
 
     def _made(self, kind: Any, metric: Metric) -> Any:
         return kind(metric.name, metric.meaning, metric.labels, registry=self.registry)
@@ -185,7 +188,8 @@ class Metrics(Telemetry):
         self._child(table.EXPIRED).inc(stats.expired_found)
         self._child(table.RECOVERED).inc(stats.recovered)
         self._child(table.BURIED).inc(stats.failed)
-        self._last_sweep.set_to_current_time()
+        if not stats.errors:
+            self._last_sweep.set_to_current_time()
 
     # ── the server ────────────────────────────────────────────────────────────────────────────────
 

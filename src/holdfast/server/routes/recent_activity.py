@@ -50,7 +50,7 @@ async def follow_jobs(request: ApiRequest) -> ASGIApp:
 ENDPOINTS: Final = (
     Endpoint(
         method="GET",
-        path="/api/numbers",
+        path="/api/time-series",
         handle=get_numbers,
         query=WhichNumbers,
         answers=NumbersView,

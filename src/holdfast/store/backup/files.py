@@ -1,4 +1,4 @@
-"""The file of a backup: checked, flushed, and in place under its name only when it is whole."""
+"""Backup file: gets its name only when it is complete, checked and on disk."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ class Backup(msgspec.Struct, frozen=True):
 
 
 def scratch(target: Path) -> Path:
-    """Where the copy grows until it is whole, beside its final place so that the last step is a rename."""
+    """The path of the incomplete copy, beside the target so that the last step is a rename."""
     if target.exists():
         msg = f"{target} exists"
         raise Misuse(msg, hint="Name a new file; a backup never overwrites another.")
     if not target.parent.is_dir():
         msg = f"there is no folder {target.parent}"
         raise NotFound(msg, hint=f"Make it first: mkdir -p {target.parent}")
-    growing = target.with_name(target.name + ".part")
-    growing.unlink(missing_ok=True)
-    return growing
+    partial = target.with_name(target.name + ".part")
+    partial.unlink(missing_ok=True)
+    return partial
 
 
-def finish(growing: Path, target: Path) -> Backup:
-    """The copy is checked, on disk, and has its name."""
-    connection = connect(growing)
+def finish(partial: Path, target: Path) -> Backup:
+    """Check the copy, flush it to disk and rename it to the target."""
+    connection = connect(partial)
     try:
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()
-        check(connection, growing)
+        check(connection, partial)
         state: list[Any] = connection.execute("SELECT store_id, epoch FROM store_state").fetchall()
         jobs: list[Any] = connection.execute("SELECT count(*) FROM job_heads").fetchall()
     finally:
         connection.close()
-    growing.chmod(0o600)
-    digest = hashlib.sha256(growing.read_bytes()).hexdigest()
-    _flush(growing)
-    growing.rename(target)
+    partial.chmod(0o600)
+    digest = hashlib.sha256(partial.read_bytes()).hexdigest()
+    _flush(partial)
+    partial.rename(target)
     _flush(target.parent)
     return Backup(str(target), target.stat().st_size, digest, *state[0], *jobs[0])
 
 
 def check(connection: apsw.Connection, path: Path) -> None:
-    """The file is one of ours and is sound."""
+    """Raise if the file is not a Holdfast store or is damaged."""
     try:
         mark = connection.execute("PRAGMA application_id").fetchall()[0][0]
         if mark != APPLICATION_ID:

@@ -1,4 +1,4 @@
-"""Copying a Postgres store into a SQLite file and back, table by table, in one snapshot and in one transaction."""
+"""Copies a Postgres store into a SQLite file (in one snapshot) and back (in one transaction), table by table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.store.sqlite.open import open_sqlite
 
 
 async def copy_out(executor: PostgresExecutor, target: Path, *, clock: Clock, ids: IdSource) -> None:
-    """The target is a Holdfast SQLite file with everything the store held at one instant."""
+    """Create a Holdfast SQLite file with everything that the store holds at one instant."""
     await (await open_sqlite(target, clock=clock, ids=ids)).close()
     copy = connect(target)
     try:
@@ -53,11 +53,11 @@ async def _table_out(server: asyncpg.Connection[Any], copy: apsw.Connection, tab
 
 
 async def copy_in(executor: PostgresExecutor, source: Path) -> None:
-    """The store is what the source holds, from one commit to the next."""
+    """Replace the content of the store by that of the source, in one transaction."""
     staged = connect(source)
     try:
         async with executor.connections.one() as server, server.transaction():
-            # Everything at once: a reader sees the old store or the new one, a writer waits and is then refused.
+            # In one transaction: a reader sees the old store or the new one; a writer waits and is then fenced.
             await server.execute("SET CONSTRAINTS ALL DEFERRED")
             await server.execute("SET LOCAL statement_timeout = 0")
             await server.execute("SET LOCAL lock_timeout = '60s'")
@@ -87,7 +87,7 @@ def _some(rows: apsw.Cursor) -> list[tuple[Any, ...]]:
 
 
 def columns_of(copy: apsw.Connection, table: str) -> list[str]:
-    """The table's columns, in the order the file has them."""
+    """The table's columns, in the order of the file."""
     return [str(row[1]) for row in copy.execute("PRAGMA table_info(" + table + ")").fetchall()]
 
 

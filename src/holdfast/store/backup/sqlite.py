@@ -1,8 +1,8 @@
-"""Copying a SQLite store out and in, while others write to it.
+"""Copies a SQLite store out and in, while other processes write to it.
 
 Out: SQLite's own backup, in one step, from one read snapshot. Writers go on; the copy is the store at one instant.
-In: the same, the other way round, into the open file itself. Replacing the file by another would leave running workers
-writing to one that no longer has a name; copying into it lets them see the new epoch and be refused.
+In: SQLite's own backup in the other direction, into the open file itself. If another file replaced it, running workers
+would go on writing to the old file, which no longer has a name; copied into the file, the new epoch fences them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.store.sqlite.lock_holders import continuing_stopped_writers
 
 
 async def copy_out(executor: SqliteExecutor, target: Path) -> None:
-    """The target holds the store as it was at one instant during this call."""
+    """Copy the store, as it is at one instant during this call, to the target."""
     await asyncio.get_running_loop().run_in_executor(None, _copy_out, executor.path, target)
 
 
@@ -32,23 +32,23 @@ def _copy_out(source: Path, target: Path) -> None:
 
 
 async def copy_in(executor: SqliteExecutor, source: Path) -> None:
-    """The store is what the source holds, for everybody who has it open, from one commit to the next."""
+    """Replace the content of the store by that of the source, in one commit, for all processes that have it open."""
     await asyncio.get_running_loop().run_in_executor(None, _copy_in, executor, source)
 
 
 def _copy_in(executor: SqliteExecutor, source: Path) -> None:
     staged = connect(source)
     with continuing_stopped_writers(executor.path):
-        executor.turnstile.enter()
+        executor.write_lock.enter()
     try:
         _copy(staged, connect(executor.path))
     finally:
-        executor.turnstile.leave()
+        executor.write_lock.leave()
         staged.close()
 
 
 def _copy(source: apsw.Connection, target: apsw.Connection) -> None:
-    """All pages in one step: a kill in the middle leaves the target as it was."""
+    """Copy all pages in one step: a kill in the middle leaves the target unchanged."""
     try:
         with target.backup("main", source, "main") as copying:
             copying.step(-1)

@@ -1,16 +1,16 @@
-"""A restore is a crash with amnesia: whatever was done after the backup is forgotten.
+"""Restore staging: prepares a copy of a backup before it replaces the store.
 
-So before a backup becomes a store again, a copy of it is *staged*:
+A restored store has no record of what was done after the backup. So a copy of the backup is *staged*:
 
-    1. a new epoch: every fence handed out before is smaller than every fence from now on, so a worker that lived
-       through the restore can write nothing any more
-    2. no leases, no claims and no workers: their holders belong to a time that is gone
-    3. every unfinished job waits for a person (`restore_review`), with the restore in its journal: what it did after
-       the backup may have happened outside, and nobody here remembers
+    1. a new epoch: every fence from now on is larger than every fence granted before, so a worker that was running
+       before the restore can no longer write
+    2. no leases, no claims and no workers: their holders are from before the restore
+    3. every unfinished job waits for a person (`restore_review`), with the restore in its journal: side effects that it
+       performed after the backup are not recorded
     4. every schedule is paused: what it fired after the backup would be fired again as missed
-    5. every API key is revoked: one that was taken back after the backup would open again
+    5. every API key is revoked: a key that was revoked after the backup would be valid again
 
-Only the finished copy is brought into place, in one transaction. Killed anywhere before that, nothing has changed.
+Only the finished copy is put in place, in one transaction. If the process is killed before that, nothing has changed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from holdfast.store.tables.job_heads import head_of
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """What a restore did: the new epoch, how many jobs now wait for review, how many schedules are paused and how many
-    API keys revoked."""
+    """The result of a restore: the new epoch, how many jobs now wait for review, how many schedules were paused and how
+    many API keys revoked."""
 
     epoch: int
     held: int
@@ -44,7 +44,7 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 async def stage(copy: Path, *, live_epoch: int, label: str, clock: Clock, ids: IdSource) -> Restored:
-    """The copy is a store of a new epoch in which nobody holds anything."""
+    """Turn the copy into a store of a new epoch, without leases, claims and workers."""
     store = await open_sqlite(copy, clock=clock, ids=ids)
     try:
 

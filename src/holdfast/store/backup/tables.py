@@ -1,4 +1,4 @@
-"""What a backup holds: every table, parents before children."""
+"""The tables of a backup: every table, parents before children."""
 
 from __future__ import annotations
 

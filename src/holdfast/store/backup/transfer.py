@@ -19,27 +19,28 @@ from holdfast.store.tables.store import SqlStore
 
 
 async def back_up(store: Store, target: Path, *, clock: Clock, ids: IdSource) -> Backup:
-    """The target is a sound copy of the store at one instant; writers went on meanwhile.
+    """Copy the store, as it is at one instant, to the target; writers go on meanwhile.
 
-    It appears under its name only when it is whole, checked and on disk.
+    The file gets its name only when it is complete, checked and on disk.
     """
     executor = _sql(store).executor
-    growing = scratch(target)
+    partial = scratch(target)
     try:
         if isinstance(executor, SqliteExecutor):
-            await sqlite.copy_out(executor, growing)
+            await sqlite.copy_out(executor, partial)
         else:
             from holdfast.store.backup import postgres
 
-            await postgres.copy_out(postgres.server_of(executor), growing, clock=clock, ids=ids)
-        return finish(growing, target)
+            await postgres.copy_out(postgres.server_of(executor), partial, clock=clock, ids=ids)
+        return finish(partial, target)
     finally:
-        for left in growing.parent.glob(growing.name + "*"):
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        for leftover in partial.parent.glob(partial.name + "*"):
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
 async def restore(store: Store, backup: Path, *, clock: Clock, ids: IdSource) -> Restored:
-    """The store is what the backup holds, in a new epoch: older workers are fenced, unfinished jobs are held."""
+    """Replace the content of the store by the backup, in a new epoch: older workers are fenced, unfinished jobs are
+    held."""
     if not backup.is_file():
         msg = f"there is no file {backup}"
         raise NotFound(msg, hint="Name a file that `holdfast db backup` made.")

@@ -1,4 +1,4 @@
-"""Entries of agents that live elsewhere, each with a revision."""
+"""Registry entries of external agents, each with a revision, in memory."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class MemoryEntries:
 
     async def put(self, entry: AgentEntry, *, over: int, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
         write_entry(check_entry(entry))
-        kept = msgspec.structs.replace(entry, metadata=dict(entry.metadata))
+        copy = msgspec.structs.replace(entry, metadata=dict(entry.metadata))
         with self._state.transaction() as work:
             work.need_namespace(namespace)
             before = work.tables.entries.get((namespace, entry.guid))
             if over != (0 if before is None else before.revision):
                 return None
             revision = over + 1 if over else work.wall
-            seen = Seen(entry=kept, revision=revision, heard_at=work.wall)
+            seen = Seen(entry=copy, revision=revision, heard_at=work.wall)
             work.tables.entries[namespace, entry.guid] = seen
             return seen
 

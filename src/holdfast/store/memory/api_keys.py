@@ -1,4 +1,4 @@
-"""API keys: found by id, never removed."""
+"""API keys in memory. A key is never removed, only revoked."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class MemoryKeys:
         line = check_act(msgspec.structs.replace(act, namespace=key.namespace))
         with self._state.transaction() as work:
             work.need_namespace(key.namespace)
-            made = msgspec.structs.replace(key, created_at=work.wall, revoked_at=None, last_used_at=None)
+            created = msgspec.structs.replace(key, created_at=work.wall, revoked_at=None, last_used_at=None)
             stored = work.tables.api_keys.get(key.key_id)
             if stored is None:
-                work.tables.api_keys[key.key_id] = made
+                work.tables.api_keys[key.key_id] = created
                 add_line(work, line)
-                return made
+                return created
             if (stored.digest, stored.namespace) != (key.digest, key.namespace):
                 raise Conflict(f"the id {key.key_id!r} is another key's", hint="Choose another id.")
             return stored

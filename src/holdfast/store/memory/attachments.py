@@ -1,4 +1,4 @@
-"""Attachments: who promised to store which bytes, and whether a turn ever used them."""
+"""Attachments in memory: announced bytes, and whether a turn used them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class MemoryAttachments:
 
 
 def stamp(work: MemoryWorkRow, namespace: str, attachment_ids: Sequence[str]) -> None:
-    """The intents with these ids are committed; those that already were keep their first stamp."""
+    """Mark the intents with these ids as committed; those that already are keep their first stamp."""
     for attachment_id in attachment_ids:
         place = (namespace, attachment_id)
         intent = work.tables.attachments.get(place)

@@ -1,4 +1,4 @@
-"""The audit log: lines behind one another."""
+"""Audit log in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MemoryAudit:
 
 
 def add_line(work: MemoryWorkRow, act: ActDraft) -> SealedAct:
-    """The act has its line."""
+    """Append the line of this action, unless it is already there."""
     work.need_namespace(act.namespace)
     lines = work.tables.acts.get(act.namespace, ())
     for line in lines:

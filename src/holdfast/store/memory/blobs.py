@@ -1,4 +1,4 @@
-"""Blobs: bytes under their SHA-256, and which of them are still needed."""
+"""Blobs in memory, and the collection of those that nothing refers to."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class MemoryBlobs:
 
 
 def keep_large(work: MemoryWorkRow, namespace: str, body: bytes | None) -> None:
-    """A body that the databases would not keep inside a row is a blob here, too."""
+    """Store a body as a blob if the databases would not store it inside a row."""
     if _is_large(body):
         _put(work, namespace, body)
 
 
 def keep(work: MemoryWorkRow, namespace: str, body: bytes) -> None:
-    """The bytes are a blob, whatever their size."""
+    """Store the bytes as a blob, whatever their size."""
     _put(work, namespace, body)
 
 
@@ -61,7 +61,7 @@ def loose(tables: Tables, namespace: str) -> Iterator[tuple[str, BlobRow]]:
 
 
 def collect(work: MemoryWorkRow, namespace: str, older_than_us: int) -> Collected:
-    """Blobs that nothing refers to are gone, unless they are younger than the grace period."""
+    """Remove blobs that nothing refers to and that are older than the grace period."""
     in_use = set(_references(work.tables, namespace))
     roots = retained = deleted = 0
     for (owner, digest), row in list(work.tables.blobs.items()):
@@ -79,7 +79,7 @@ def collect(work: MemoryWorkRow, namespace: str, older_than_us: int) -> Collecte
 
 def _put(work: MemoryWorkRow, namespace: str, body: bytes) -> str:
     digest = _hex(body)
-    # Stored again, a blob is young again: whoever stores it is about to refer to it.
+    # Storing a blob again renews its time: its writer is about to refer to it.
     work.tables.blobs[namespace, digest] = BlobRow(body, work.wall)
     return digest
 
@@ -99,7 +99,7 @@ def _references(tables: Tables, namespace: str) -> Iterator[str]:
 
 
 def _messages(job: JobRow) -> Iterator[str]:
-    """What requests to models name: each message is a blob of its own."""
+    """The digests in requests to models: each message is a blob of its own."""
     for event in job.events:
         if event.type == LlmRequested.type and event.body is not None:
             yield from canonical.decode(event.body).get("messages", ())
@@ -130,7 +130,7 @@ def _hex(body: bytes) -> str:
 
 
 def _checked(digest: str) -> str:
-    """The name of a blob as we write it; what cannot be one is the caller's mistake."""
+    """The digest in lower case. Raises InvalidPayload if it is no digest."""
     if len(digest) != 64 or set(digest.lower()) - set("0123456789abcdef"):
         raise InvalidPayload(f"{digest!r} is not a SHA-256 in hex")
     return digest.lower()

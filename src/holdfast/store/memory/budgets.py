@@ -1,4 +1,4 @@
-"""Budgets: accounts that whole trees of jobs share."""
+"""Budgets in memory: accounts that whole trees of jobs share."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class MemoryBudgets:
 
     async def find(self, budget_ids: Sequence[str]) -> list[BudgetAccount]:
         accounts = self._state.tables.accounts
-        return [accounts[one] for one in sorted(set(budget_ids)) if one in accounts]
+        return [accounts[budget_id] for budget_id in sorted(set(budget_ids)) if budget_id in accounts]
 
 
 def open_account(work: MemoryWorkRow, job_id: str, draft: JobDraft) -> None:
-    """What the job declares has an account; a job that declares nothing has none."""
+    """Open an account for the job's own budget, if it has one."""
     if draft.budget is not None:
         work.tables.accounts[job_id] = BudgetAccount(
             budget_id=job_id,
@@ -43,13 +43,13 @@ def charge(work: MemoryWorkRow, part: Charge) -> None:
         )
 
 
-def raise_limits(work: MemoryWorkRow, one: Raise) -> None:
-    """Every limit is the larger of what it was and what it is raised to; where there is none, there is none."""
-    account = work.tables.accounts.get(one.budget_id)
+def raise_limits(work: MemoryWorkRow, change: Raise) -> None:
+    """Raise each limit to the larger of the two; a quantity without a limit stays without one."""
+    account = work.tables.accounts.get(change.budget_id)
     if account is None:
         return
     limits = {}
     for name in LIMITS:
-        was, to = getattr(account.limits, name), getattr(one.limits, name)
-        limits[name] = was if was is None or to is None or to < was else to
-    work.tables.accounts[one.budget_id] = msgspec.structs.replace(account, limits=Budget(**limits))
+        old, new = getattr(account.limits, name), getattr(change.limits, name)
+        limits[name] = old if old is None or new is None or new < old else new
+    work.tables.accounts[change.budget_id] = msgspec.structs.replace(account, limits=Budget(**limits))

@@ -1,4 +1,4 @@
-"""The cache: answers and until when they are good."""
+"""Response cache in memory."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class MemoryCache:
 
     async def drop_expired(self, limit: int = 1000) -> int:
         with self._state.transaction() as work:
-            over = [place for place, entry in work.tables.cache.items() if entry.expires_at <= work.wall]
-            over.sort(key=lambda place: work.tables.cache[place].expires_at)
-            for place in over[: max(limit, 0)]:
+            expired = [place for place, entry in work.tables.cache.items() if entry.expires_at <= work.wall]
+            expired.sort(key=lambda place: work.tables.cache[place].expires_at)
+            for place in expired[: max(limit, 0)]:
                 del work.tables.cache[place]
-            return len(over[: max(limit, 0)])
+            return len(expired[: max(limit, 0)])
 
     async def counts(self, namespace: str = DEFAULT_NAMESPACE) -> CacheCounts:
         now = self._state.clock.wall_us()

@@ -1,4 +1,4 @@
-"""Configured agents: found by id, and by name."""
+"""Configured agents in memory."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class MemoryAgents:
         agent = check_agent(agent)
         with self._state.transaction() as work:
             work.need_namespace(agent.namespace)
-            named = self._named(agent.name, agent.namespace)
-            if named is not None:
-                if (named.kind, named.configuration) == (agent.kind, agent.configuration):
-                    return named
+            stored = self._named(agent.name, agent.namespace)
+            if stored is not None:
+                if (stored.kind, stored.configuration) == (agent.kind, agent.configuration):
+                    return stored
                 raise Conflict(f"there is another agent called {agent.name!r}", hint="Choose another name.")
             if (agent.namespace, agent.agent_id) in work.tables.agents:
                 raise Conflict(f"there is another agent {agent.agent_id!r}", hint="Choose another id.")
-            made = msgspec.structs.replace(agent, created_at=work.wall)
-            work.tables.agents[agent.namespace, agent.agent_id] = made
-            return made
+            created = msgspec.structs.replace(agent, created_at=work.wall)
+            work.tables.agents[agent.namespace, agent.agent_id] = created
+            return created
 
     async def get(self, agent_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> HostedAgent:
         agent = self._state.tables.agents.get((namespace, agent_id))
@@ -44,14 +44,14 @@ class MemoryAgents:
     async def list(
         self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, cursor: str | None = None
     ) -> Page[HostedAgent]:
-        mine = [agent for (owner, _), agent in self._state.tables.agents.items() if owner == namespace]
-        mine.sort(key=lambda agent: agent.name)
+        found = [agent for (owner, _), agent in self._state.tables.agents.items() if owner == namespace]
+        found.sort(key=lambda agent: agent.name)
         if cursor is not None:
             (last,) = decode_cursor(_CURSOR, cursor, keys=1)
-            mine = [agent for agent in mine if agent.name > str(last)]
-        page = tuple(mine[:limit])
-        return Page(page, encode_cursor(_CURSOR, page[-1].name) if page and len(mine) > limit else None)
+            found = [agent for agent in found if agent.name > str(last)]
+        page = tuple(found[:limit])
+        return Page(page, encode_cursor(_CURSOR, page[-1].name) if page and len(found) > limit else None)
 
     def _named(self, name: str, namespace: str) -> HostedAgent | None:
         agents = self._state.tables.agents.values()
-        return next((one for one in agents if (one.namespace, one.name) == (namespace, name)), None)
+        return next((agent for agent in agents if (agent.namespace, agent.name) == (namespace, name)), None)

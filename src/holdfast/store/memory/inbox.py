@@ -1,7 +1,7 @@
-"""The inbox: what waits for a session, and who holds it.
+"""Inbox in memory: the queued input of sessions, and its claims.
 
-The selection in `_take` is written from the words of the contract and not from `model.inbox.takeable`: if one of them
-is wrong, this store and the others disagree.
+The selection in `_take` follows the text of the contract and does not use `model.inbox.takeable`: if one of them is
+wrong, this store and the others disagree.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class MemoryInbox:
         check_delivery(draft, job)
         with self._state.transaction() as work:
             job_id = submit(work, job, admitting=True).job_id
-            own = msgspec.structs.replace(draft, batch_id=job_id, job_id=job_id)
-            return _enqueue(work, own, job.namespace)
+            with_id = msgspec.structs.replace(draft, batch_id=job_id, job_id=job_id)
+            return _enqueue(work, with_id, job.namespace)
 
     async def find(
         self, session_id: str, batch_id: str, *, namespace: str = DEFAULT_NAMESPACE
@@ -112,7 +112,7 @@ class MemoryInbox:
             if fence is not None:
                 _must_run_under(work, owner, fence)
             held = _held_by(work, namespace, session_id, token)
-            if held:  # the reply to the same question was lost
+            if held:  # an earlier claim with this token, whose reply was lost
                 return _claim_of(held)
             taken = _take(_candidates(work, namespace, session_id), boundary, max_batches)
             return _grab(work, namespace, session_id, taken, owner, token, ttl_us) if taken else None
@@ -129,13 +129,13 @@ class MemoryInbox:
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Claim | None:
         check_claimer(owner, token)
-        wanted = sorted(set(batch_ids))
+        requested = sorted(set(batch_ids))
         with self._state.transaction() as work:
             held = _held_by(work, namespace, session_id, token)
             if held:
-                return _claim_of(held) if _ids(held) == wanted else None
-            taken = _take(_candidates(work, namespace, session_id), boundary, len(wanted))
-            if not taken or _ids(taken) != wanted:
+                return _claim_of(held) if _ids(held) == requested else None
+            taken = _take(_candidates(work, namespace, session_id), boundary, len(requested))
+            if not taken or _ids(taken) != requested:
                 return None
             return _grab(work, namespace, session_id, taken, owner, token, ttl_us)
 
@@ -149,8 +149,8 @@ class MemoryInbox:
     async def abandon(self, claim: Claim, *, namespace: str = DEFAULT_NAMESPACE) -> None:
         with self._state.transaction() as work:
             rows = [_find(work, namespace, claim.session_id, batch.batch_id) for batch in claim.batches]
-            ours = [row for row in rows if row is not None and _is_owned(row, claim.claim_id, claim.token)]
-            _put(work, namespace, claim.session_id, (dataclasses.replace(row, hold=None) for row in ours))
+            owned = [row for row in rows if row is not None and _is_owned(row, claim.claim_id, claim.token)]
+            _put(work, namespace, claim.session_id, (dataclasses.replace(row, hold=None) for row in owned))
 
     # Last, because below a method of this name `list[…]` would mean the method.
     async def list(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[InboxBatch]:
@@ -158,13 +158,13 @@ class MemoryInbox:
 
 
 def leave(work: MemoryWorkRow, namespace: str, session_id: str, job_id: str) -> None:
-    """A turn that ended without a commit: its own message goes with it, unless another turn has heard it, and what it
-    held of others is free."""
+    """Settle the inbox of a job that ended without a commit: cancel its own message, unless another turn has claimed
+    it, and release the batches that it claimed."""
     rows = _queued(work.tables, namespace, session_id)
     held = [row for row in rows if row.hold is not None and row.hold.owner == job_id]
     _put(work, namespace, session_id, (dataclasses.replace(row, hold=None) for row in held))
-    unheard = [row for row in rows if row.hold is None or row.hold.owner == job_id]
-    own = [row for row in unheard if row.batch.batch_id == job_id]
+    unclaimed = [row for row in rows if row.hold is None or row.hold.owner == job_id]
+    own = [row for row in unclaimed if row.batch.batch_id == job_id]
     _put(work, namespace, session_id, (_settled(row, BatchState.CANCELLED, "") for row in own))
 
 
@@ -174,7 +174,8 @@ def leave(work: MemoryWorkRow, namespace: str, session_id: str, job_id: str) -> 
 def check_owned(
     work: MemoryWorkRow, namespace: str, session_id: str, completion: Completion
 ) -> list[BatchRow]:
-    """The batches, all still queued under this claim and token; else ClaimLost. The clock is not asked."""
+    """The batches, if all are still queued under this claim and token; else raises ClaimLost. The expiry of the claim
+    is not checked."""
     rows = []
     for batch_id in completion.batch_ids:
         row = _find(work, namespace, session_id, batch_id)
@@ -187,11 +188,11 @@ def check_owned(
 def complete(
     work: MemoryWorkRow, namespace: str, session_id: str, rows: Iterable[BatchRow], turn_id: str
 ) -> None:
-    """The batches are settled by this turn: out of the queue, without items, remembered."""
+    """Settle the batches by this turn: they leave the queue and lose their items."""
     _put(work, namespace, session_id, (_settled(row, BatchState.COMPLETED, turn_id) for row in rows))
 
 
-# ── which batches ─────────────────────────────────────────────────────────────────────────────────
+# ── selecting batches ─────────────────────────────────────────────────────────────────────────────
 
 
 def _queued(tables: Tables, namespace: str, session_id: str) -> list[BatchRow]:
@@ -201,7 +202,7 @@ def _queued(tables: Tables, namespace: str, session_id: str) -> list[BatchRow]:
 
 
 def _candidates(work: MemoryWorkRow, namespace: str, session_id: str) -> list[BatchRow]:
-    """Available batches that nobody holds, in enqueue order."""
+    """Available batches without a live claim, in enqueue order."""
     return [
         row
         for row in _queued(work.tables, namespace, session_id)
@@ -210,7 +211,8 @@ def _candidates(work: MemoryWorkRow, namespace: str, session_id: str) -> list[Ba
 
 
 def _take(candidates: list[BatchRow], boundary: Boundary, max_batches: int) -> list[BatchRow]:
-    """What one claim takes. It starts at the first candidate or not at all, and ends where the company changes."""
+    """The batches that one claim takes: from the first candidate on, as long as each may share a claim with the
+    first."""
     taken: list[BatchRow] = []
     for row in candidates:
         batch = row.batch
@@ -236,7 +238,7 @@ def _must_run_under(work: MemoryWorkRow, job_id: str, fence: int) -> None:
 
 
 def _held_by(work: MemoryWorkRow, namespace: str, session_id: str, token: str) -> list[BatchRow]:
-    """What this token holds now, in enqueue order."""
+    """The batches that this token holds now, in enqueue order."""
     return [
         row
         for row in _queued(work.tables, namespace, session_id)
@@ -305,7 +307,7 @@ def _grab(
     token: str,
     ttl_us: int,
 ) -> Claim:
-    """The batches are held under one claim, each at its next fence."""
+    """Claim the batches, each at its next fence."""
     hold = ClaimHold(
         claim_id=claim_id(taken[0].batch.batch_id, taken[0].fence + 1),
         owner=owner,

@@ -1,4 +1,4 @@
-"""Jobs: accepting them, finding them, and whose turn it is in a session."""
+"""Jobs in memory: submitting and finding them, and the turns of sessions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.errors import InvalidMove, KeyReused
 from holdfast.model import lease
+from holdfast.model.crash_suspects import is_unclaimed
 from holdfast.model.hash_chain import EMPTY, SealedEvent, seal
 from holdfast.model.jobs import (
     JobDraft,
@@ -22,19 +23,19 @@ from holdfast.model.jobs import (
     JobRecord,
     Submitted,
     check_draft,
+    decode_job_cursor,
+    encode_job_cursor,
     make_created_event,
+    make_submission,
     request_digest,
 )
-from holdfast.model.page import Page, decode_cursor, encode_cursor
+from holdfast.model.page import Page
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import FOR_A_PERSON, TERMINAL, Slot, Status, WaitReason
-from holdfast.model.suspicion import is_unclaimed
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.budgets import open_account
 from holdfast.store.memory.queue_limits import make_room
 from holdfast.store.memory.state import JobRow, MemoryState, MemoryWorkRow
-
-_CURSOR: Final = "jobs"
 
 
 class MemoryJobs:
@@ -70,14 +71,15 @@ class MemoryJobs:
         heads = [row.head for row in self._state.tables.jobs.values()]
         return dict(Counter(head.status for head in heads if namespace in {None, head.namespace}))
 
-    async def list(self, which: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page[JobRecord]:
+    async def list(
+        self, job_filter: JobFilter, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[JobRecord]:
         records = [_record(row) for row in self._state.tables.jobs.values()]
-        found = sorted((r for r in records if _fits(r, which)), key=lambda r: r.job_id, reverse=True)
-        if cursor is not None:
-            (last,) = decode_cursor(_CURSOR, cursor, keys=1)
-            found = [record for record in found if record.job_id < str(last)]
+        before = decode_job_cursor(cursor)
+        found = [record for record in records if _fits(record, job_filter) and _age(record) < before]
+        found.sort(key=_age, reverse=True)
         page = tuple(found[:limit])
-        return Page(page, encode_cursor(_CURSOR, page[-1].job_id) if page and len(found) > limit else None)
+        return Page(page, encode_job_cursor(page[-1]) if page and len(found) > limit else None)
 
     async def list_needing_person(
         self, namespace: str | None = None, *, limit: int = 100, after: str = ""
@@ -87,20 +89,22 @@ class MemoryJobs:
         found = sorted(row.head.job_id for row in rows if _may_need_person(row, now))
         return [job_id for job_id in found if job_id > after][:limit]
 
-    async def tally(self, which: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
+    async def tally(self, job_filter: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
         records = [_record(row) for row in self._state.tables.jobs.values()]
-        return dict(Counter((one.status, one.wait_reason) for one in records if _fits(one, which)))
+        return dict(
+            Counter((record.status, record.wait_reason) for record in records if _fits(record, job_filter))
+        )
 
     async def names(self, namespace: str | None = None, *, limit: int = 200) -> JobNames:
         heads = [row.head for row in self._state.tables.jobs.values()]
-        mine = [head for head in heads if namespace in {None, head.namespace}]
-        kinds, queues = sorted({head.kind for head in mine}), sorted({head.queue for head in mine})
+        matching = [head for head in heads if namespace in {None, head.namespace}]
+        kinds, queues = sorted({head.kind for head in matching}), sorted({head.queue for head in matching})
         return JobNames(tuple(kinds[:limit]), tuple(queues[:limit]))
 
 
 def submit(work: MemoryWorkRow, draft: JobDraft, *, admitting: bool = False) -> Submitted:
-    """A job exists for this draft: this one, or the one that the same request made before. `admitting`: its queue may
-    be too full for it."""
+    """Submit the job, or return the job that the same request made before. `admitting`: the limits of its queue
+    apply."""
     check_draft(draft)
     digest = request_digest(draft)
     work.need_namespace(draft.namespace)
@@ -116,11 +120,11 @@ def submit(work: MemoryWorkRow, draft: JobDraft, *, admitting: bool = False) -> 
         return Submitted(job_id, created=False)
     if admitting:
         make_room(work, draft)
-    return Submitted(_create(work, draft, digest), created=True)
+    return Submitted(_create(work, draft), created=True)
 
 
 def promote(work: MemoryWorkRow, namespace: str, session_id: str) -> None:
-    """The first job that stands behind in this session is live, and pending unless something else holds it."""
+    """Make the first queued job of this session live, and pending unless it waits for another reason."""
     behind = [
         row
         for row in work.tables.jobs.values()
@@ -138,7 +142,7 @@ def promote(work: MemoryWorkRow, namespace: str, session_id: str) -> None:
 
 
 def put_head(work: MemoryWorkRow, head: JobHead) -> None:
-    """The job has this head; workers of its queue hear of it when that may let them claim it."""
+    """Store the head of the job; send a wake-up for its queue if the job has become claimable."""
     row = work.tables.jobs[head.job_id]
     work.tables.jobs[head.job_id] = dataclasses.replace(row, head=head)
     if _chance(head) is not None and _chance(head) != _chance(row.head):
@@ -151,7 +155,8 @@ def _chance(head: JobHead) -> int | None:
 
 
 def _made_before(work: MemoryWorkRow, draft: JobDraft) -> tuple[str, str, bytes] | None:
-    """The job of the same request key, else the one of the same id: id, namespace, request. Also one that is gone."""
+    """The job of the same request key, else the one of the same id, as (id, namespace, request digest). Removed jobs
+    count, too."""
     job_id = None
     if draft.request_key is not None:
         job_id = work.tables.requests.get((draft.namespace, draft.request_key))
@@ -161,11 +166,11 @@ def _made_before(work: MemoryWorkRow, draft: JobDraft) -> tuple[str, str, bytes]
         return None
     job, tomb = work.tables.jobs.get(job_id), work.tables.tombs.get(job_id)
     if job is not None:
-        return job_id, job.head.namespace, job.request_digest
+        return job_id, job.head.namespace, job.submission.request_digest
     return None if tomb is None else (job_id, tomb.stone.namespace, tomb.request_digest)
 
 
-def _create(work: MemoryWorkRow, draft: JobDraft, digest: bytes) -> str:
+def _create(work: MemoryWorkRow, draft: JobDraft) -> str:
     job_id = draft.job_id if draft.job_id is not None else work.ids.new("job")
     _check_parent(work, draft)
     fence = lease.floor(work.epoch)
@@ -199,11 +204,7 @@ def _create(work: MemoryWorkRow, draft: JobDraft, digest: bytes) -> str:
         keep_large(work, draft.namespace, event.body)
     work.tables.jobs[job_id] = JobRow(
         head=head,
-        request_key=draft.request_key,
-        request_digest=digest,
-        parent_job_id=draft.parent_job_id,
-        parent_step_key=draft.parent_step_key,
-        created_at=work.wall,
+        submission=make_submission(draft, job_id, work.wall),
         events=events,
         work=draft.work,
     )
@@ -216,7 +217,7 @@ def _create(work: MemoryWorkRow, draft: JobDraft, digest: bytes) -> str:
 
 
 def _check_parent(work: MemoryWorkRow, draft: JobDraft) -> None:
-    """A child lives in its parent's namespace."""
+    """Raise InvalidMove if the parent does not exist in the child's namespace."""
     parent = None if draft.parent_job_id is None else work.tables.jobs.get(draft.parent_job_id)
     if draft.parent_job_id is not None and (parent is None or parent.head.namespace != draft.namespace):
         raise InvalidMove(
@@ -225,7 +226,7 @@ def _check_parent(work: MemoryWorkRow, draft: JobDraft) -> None:
 
 
 def _slot(work: MemoryWorkRow, draft: JobDraft) -> Slot | None:
-    """Live if nobody of the session is; behind whoever is."""
+    """Live if no job of the session is live, else behind."""
     if draft.session_id is None:
         return None
     taken = any(
@@ -238,25 +239,14 @@ def _slot(work: MemoryWorkRow, draft: JobDraft) -> Slot | None:
 
 def _record(row: JobRow) -> JobRecord:
     head = row.head
-    return JobRecord(
-        job_id=head.job_id,
-        namespace=head.namespace,
-        kind=head.kind,
-        queue=head.queue,
-        priority=head.priority,
-        request_key=row.request_key,
-        parent_job_id=row.parent_job_id,
-        parent_step_key=row.parent_step_key,
-        session_id=head.session_id,
-        created_at=row.created_at,
-        status=head.status,
-        wait_reason=head.wait_reason,
-        head_seq=head.head_seq,
-        changed_at=row.events[-1].at,
-        worker=head.lease_owner if head.status is Status.RUNNING else None,
-        attempts=head.attempts,
-        takeovers=head.takeovers,
-    )
+    values = msgspec.structs.asdict(head) | msgspec.structs.asdict(row.submission)
+    values["changed_at"] = row.events[-1].at
+    values["worker"] = head.lease_owner if head.status is Status.RUNNING else None
+    return JobRecord(**{name: values[name] for name in JobRecord.__struct_fields__})
+
+
+def _age(record: JobRecord) -> tuple[int, str]:
+    return record.created_at, record.job_id
 
 
 def _may_need_person(row: JobRow, now: int) -> bool:
@@ -275,16 +265,16 @@ _EXACT: Final = ("namespace", "status", "wait_reason", "kind", "queue", "session
 _UPPER: Final = dict(zip(map(ord, string.ascii_uppercase), string.ascii_lowercase, strict=True))
 
 
-def _fits(record: JobRecord, which: JobFilter) -> bool:
-    if any(getattr(which, name) not in {None, getattr(record, name)} for name in _EXACT):
+def _fits(record: JobRecord, job_filter: JobFilter) -> bool:
+    if any(getattr(job_filter, name) not in {None, getattr(record, name)} for name in _EXACT):
         return False
-    if which.statuses and record.status not in which.statuses:
+    if job_filter.statuses and record.status not in job_filter.statuses:
         return False
-    if which.since is not None and record.created_at < which.since:
+    if job_filter.since is not None and record.created_at < job_filter.since:
         return False
-    if which.until is not None and record.created_at >= which.until:
+    if job_filter.until is not None and record.created_at >= job_filter.until:
         return False
-    if which.text is None:
+    if job_filter.text is None:
         return True
-    shown = (record.job_id, record.kind, record.session_id, record.request_key)
-    return any(which.text.translate(_UPPER) in (one or "").translate(_UPPER) for one in shown)
+    texts = (record.job_id, record.kind, record.session_id, record.request_key)
+    return any(job_filter.text.translate(_UPPER) in (text or "").translate(_UPPER) for text in texts)

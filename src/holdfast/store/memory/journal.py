@@ -1,9 +1,9 @@
-"""The journal: fenced appends and short holds.
+"""Journal in memory: fenced appends and short holds.
 
 Both end in `_write`: first the head and its move, then what belongs to them, in the order calls, timers, children,
-letters, turn, accounts. The head goes first so that what follows meets the job as it will be: a letter that an append
-sends to its own job wakes it, and a child in the session of a job that is over finds the session's turn already passed
-on.
+letters, turn, accounts. The head goes first so that the rest sees the job as it will be: a letter that an append sends
+to its own job wakes it, and a child in the session of a job that has ended finds that the session's turn has already
+passed on.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class MemoryJournal:
         done = []
         with self._state.transaction() as work:
             running = [row.head for row in work.tables.jobs.values() if row.head.status is Status.RUNNING]
-            over = [head for head in running if not is_driven(head, work.tick, work.boot)]
-            for head in sorted(over, key=lambda h: (h.lease_expires_at, h.job_id))[: max(limit, 0)]:
+            expired = [head for head in running if not is_driven(head, work.tick, work.boot)]
+            for head in sorted(expired, key=lambda h: (h.lease_expires_at, h.job_id))[: max(limit, 0)]:
                 ruling = decide(head)
                 if ruling is not None:
                     _carry_out(work, head, check_plain(ruling))
@@ -100,15 +100,15 @@ class MemoryJournal:
             head = find_job(work.tables, append.job_id).head
             if not _matches(head, append):
                 return _settled_by(head, append)
-            placed = msgspec.structs.replace(head, head_seq=append.head.seq, head_hash=append.head.hash)
+            advanced = msgspec.structs.replace(head, head_seq=append.head.seq, head_hash=append.head.hash)
             if append.progress:
-                placed = msgspec.structs.replace(placed, takeovers=0)
-            _write(work, _moved(placed, append.move, work.wall), append.events, append.extras)
+                advanced = msgspec.structs.replace(advanced, takeovers=0)
+            _write(work, _moved(advanced, append.move, work.wall), append.events, append.extras)
             return append.head
 
 
 def _hold(work: MemoryWorkRow, job_id: str, decide: Decide) -> Head | None:
-    """What `decide` says of a job that nobody drives is in its journal, under the next fence."""
+    """Write what `decide` returns about a job without a live holder, under the next fence."""
     head = find_job(work.tables, job_id).head
     if head.status in TERMINAL or is_driven(head, work.tick, work.boot):
         return None
@@ -121,8 +121,8 @@ def _carry_out(work: MemoryWorkRow, head: JobHead, ruling: Ruling) -> Head:
         raise InvalidMove(f"a short hold cannot leave job {head.job_id} running: no worker would run it")
     fence = head.fence + 1
     events, end = seal(head.job_id, head.head, fence, ruling.times or work.wall, ruling.events)
-    placed = msgspec.structs.replace(head, head_seq=end.seq, head_hash=end.hash, fence=fence)
-    _write(work, _moved(placed, ruling.move, work.wall), events, ruling.extras)
+    advanced = msgspec.structs.replace(head, head_seq=end.seq, head_hash=end.hash, fence=fence)
+    _write(work, _moved(advanced, ruling.move, work.wall), events, ruling.extras)
     return end
 
 
@@ -136,7 +136,7 @@ def _matches(head: JobHead, append: Append) -> bool:
 
 
 def _settled_by(head: JobHead, append: Append) -> Head:
-    """The answer to an append that does not fit: it is already there, or why it may not be written."""
+    """Return the head if this append is already written; otherwise raise the reason of the rejection."""
     if head.head == append.head:
         return append.head
     if (head.fence, head.lease_token) != (append.fence, append.lease_token):
@@ -149,7 +149,7 @@ def _settled_by(head: JobHead, append: Append) -> Head:
 
 
 def _moved(head: JobHead, move: Move | None, now: int) -> JobHead:
-    """The head after the move; whoever leaves `running` gives the lease back."""
+    """The head after the move; a job that leaves `running` has no lease."""
     if move is None:
         return head
     _check_move(head, move)
@@ -177,7 +177,8 @@ def _moved(head: JobHead, move: Move | None, now: int) -> JobHead:
 
 
 def _check_move(head: JobHead, move: Move) -> None:
-    """A move leaves `running`; a job that waits has a reason, and only a job that waits has one or is due."""
+    """Raise InvalidMove unless the move leaves `running`. A waiting job needs a reason; only a waiting job has a reason
+    or a due time."""
     waits = move.status is Status.WAITING
     fits = (move.reason is not None) == waits and (waits or move.wake_at is None)
     if move.status is Status.RUNNING or not fits:
@@ -188,16 +189,16 @@ def _check_move(head: JobHead, move: Move) -> None:
 
 def _write(work: MemoryWorkRow, head: JobHead, events: tuple[SealedEvent, ...], extras: Extras) -> None:
     row = work.tables.jobs[head.job_id]
-    over = head.status in TERMINAL
-    if over:
+    ended = head.status in TERMINAL
+    if ended:
         work.hint(f"job:{head.job_id}")
     for event in events:
         keep_large(work, head.namespace, event.body)
     work.tables.jobs[head.job_id] = dataclasses.replace(row, events=row.events + events)
     put_head(work, head)
-    if over and head.session_id is not None and head.status is not Status.COMPLETED:
+    if ended and head.session_id is not None and head.status is not Status.COMPLETED:
         leave(work, head.namespace, head.session_id, head.job_id)
-    if over and row.head.session_slot is Slot.LIVE and head.session_id is not None:
+    if ended and row.head.session_slot is Slot.LIVE and head.session_id is not None:
         promote(work, head.namespace, head.session_id)
     for body in extras.blobs:
         keep(work, head.namespace, body)
@@ -214,7 +215,7 @@ def _write(work: MemoryWorkRow, head: JobHead, events: tuple[SealedEvent, ...], 
         commit_turn(work, head.namespace, extras.turn)
     for part in extras.spend:
         charge(work, part)
-    for one in extras.raises:
-        raise_limits(work, one)
-    if over:  # after the extras: a job that is over has no timers, whatever its last append said
+    for change in extras.raises:
+        raise_limits(work, change)
+    if ended:  # after the extras: a job that has ended has no timers, also if its last append sets one
         clear_timers(work, head.job_id)

@@ -1,4 +1,4 @@
-"""Leases: who may drive which job."""
+"""Leases in memory."""
 
 from __future__ import annotations
 
@@ -29,49 +29,51 @@ class MemoryLeases:
     def __init__(self, state: MemoryState) -> None:
         self._state = state
 
-    async def claim(self, ask: ClaimAsk) -> list[Grant]:
-        check_ask(ask)
+    async def claim(self, request: ClaimAsk) -> list[Grant]:
+        check_ask(request)
         with self._state.transaction() as work:
             rows = list(work.tables.jobs.values())
             held = [
-                row for row in rows if _is_held(row.head, ask.token) and row.head.lease_owner == ask.worker
+                row
+                for row in rows
+                if _is_held(row.head, request.token) and row.head.lease_owner == request.worker
             ]
-            if held:  # the reply to the same question was lost
-                return [_grant(row, row.head, _was_takeover(row)) for row in _in_order(held, ask)]
-            if ask.incarnation is not None:
-                lease = work.tables.worker_leases.get(ask.worker)
-                if lease is None or lease.incarnation != ask.incarnation:
+            if held:  # an earlier claim with this token, whose reply was lost
+                return [_grant(row, row.head, _was_takeover(row)) for row in _in_order(held, request)]
+            if request.incarnation is not None:
+                lease = work.tables.worker_leases.get(request.worker)
+                if lease is None or lease.incarnation != request.incarnation:
                     return []
-            if ask.handed is not None:
-                row = work.tables.jobs.get(ask.handed.job_id)
-                if row is None or not _is_held(row.head, ask.handed.lease_token):
+            if request.handed is not None:
+                row = work.tables.jobs.get(request.handed.job_id)
+                if row is None or not _is_held(row.head, request.handed.lease_token):
                     return []
-                return [_take(work, row, ask)] if row.head.fence == ask.handed.fence else []
-            within = None if ask.roots is None else _reach(rows, ask.roots)
+                return [_take(work, row, request)] if row.head.fence == request.handed.fence else []
+            reachable = None if request.roots is None else _reach(rows, request.roots)
             ready = [
                 row
                 for row in rows
-                if _is_asked_for(row.head, ask)
-                and (within is None or row.head.job_id in within)
-                and _is_claimable(row.head, work, 0 if within is None else within[row.head.job_id])
+                if _is_asked_for(row.head, request)
+                and (reachable is None or row.head.job_id in reachable)
+                and _is_claimable(row.head, work, 0 if reachable is None else reachable[row.head.job_id])
             ]
-            left = ask.limit
-            if ask.most is not None:
-                own = [row.head for row in rows if row.head.lease_owner == ask.worker]
-                left = min(left, ask.most - sum(is_driven(head, work.tick, work.boot) for head in own))
-            return [_take(work, row, ask) for row in _in_order(ready, ask)[: max(left, 0)]]
+            room = request.limit
+            if request.most is not None:
+                owned = [row.head for row in rows if row.head.lease_owner == request.worker]
+                room = min(room, request.most - sum(is_driven(head, work.tick, work.boot) for head in owned))
+            return [_take(work, row, request) for row in _in_order(ready, request)[: max(room, 0)]]
 
     async def renew(self, held: Sequence[Held], ttl_us: int = LEASE_TTL_US) -> set[str]:
-        kept = set()
+        renewed = set()
         with self._state.transaction() as work:
             for lease in held:
                 row = work.tables.jobs.get(lease.job_id)
                 if row is None or not _is_held(row.head, lease.lease_token) or row.head.fence != lease.fence:
                     continue
-                # The boot, too: otherwise a lease could be renewed and be over in the same instant.
+                # The boot, too: otherwise a renewed lease of an earlier boot would count as expired.
                 _put(work, row, lease_expires_at=work.tick + ttl_us, lease_boot=work.boot)
-                kept.add(lease.job_id)
-        return kept
+                renewed.add(lease.job_id)
+        return renewed
 
     async def start(self, lease: WorkerLease) -> Beat:
         check_worker_lease(lease)
@@ -119,10 +121,10 @@ class MemoryLeases:
     async def list_expired(self, limit: int = 1000) -> list[str]:
         clock = self._state.clock
         heads = [row.head for row in self._state.tables.jobs.values()]
-        over = [
+        expired = [
             h for h in heads if h.status is Status.RUNNING and not is_driven(h, clock.tick_us(), clock.boot())
         ]
-        return [head.job_id for head in sorted(over, key=lambda h: (h.lease_expires_at, h.job_id))[:limit]]
+        return [head.job_id for head in sorted(expired, key=lambda h: (h.lease_expires_at, h.job_id))[:limit]]
 
 
 def _beat(work: MemoryWorkRow, worker: str) -> Beat:
@@ -145,7 +147,7 @@ def _expire(work: MemoryWorkRow, worker: str) -> int:
 
 
 def is_driven(head: JobHead, tick: int, boot: str) -> bool:
-    """Whether somebody may still be driving the job."""
+    """Whether the job has a live lease, so that its holder may be driving it."""
     return is_live(head.status, head.lease_expires_at, head.lease_boot, tick=tick, this_boot=boot)
 
 
@@ -153,22 +155,22 @@ def _is_held(head: JobHead, token: str) -> bool:
     return head.status is Status.RUNNING and head.lease_token == token
 
 
-def _is_asked_for(head: JobHead, ask: ClaimAsk) -> bool:
-    if ask.namespace not in {None, head.namespace}:
+def _is_asked_for(head: JobHead, request: ClaimAsk) -> bool:
+    if request.namespace not in {None, head.namespace}:
         return False
-    if ask.suspect_at is not None and ask.roots is None:
-        deaths = head.takeovers + (head.status is Status.RUNNING)
-        if deaths >= ask.suspect_at:
+    if request.suspect_at is not None and request.roots is None:
+        lost_holders = head.takeovers + (head.status is Status.RUNNING)
+        if lost_holders >= request.suspect_at:
             return False
-    return head.queue in ask.queues and (not ask.kinds or head.kind in ask.kinds)
+    return head.queue in request.queues and (not request.kinds or head.kind in request.kinds)
 
 
 def _reach(rows: Sequence[JobRow], roots: Sequence[str]) -> dict[str, int]:
-    """What a restricted claim may take, and for how long each must have been ready."""
+    """The jobs that a restricted claim may take, each with the time for which it must have been ready."""
     children: dict[str, list[str]] = {}
     for row in rows:
-        if row.parent_job_id is not None:
-            children.setdefault(row.parent_job_id, []).append(row.head.job_id)
+        if row.submission.parent_job_id is not None:
+            children.setdefault(row.submission.parent_job_id, []).append(row.head.job_id)
     own: set[str] = set()
     new = list(roots)
     while new:
@@ -194,28 +196,28 @@ def _is_claimable(head: JobHead, work: MemoryWorkRow, ready_for_us: int) -> bool
         case Status.PENDING:
             return head.ready_at <= work.wall - ready_for_us
         case Status.WAITING:
-            frozen = head.wait_reason in HELD or head.wait_reason is WaitReason.JOINED
-            return not frozen and head.wake_at is not None and head.wake_at <= work.wall - ready_for_us
+            is_blocked = head.wait_reason in HELD or head.wait_reason is WaitReason.JOINED
+            return not is_blocked and head.wake_at is not None and head.wake_at <= work.wall - ready_for_us
         case Status.RUNNING:
             return not is_driven(head, work.tick, work.boot)
         case _:
             return False
 
 
-def _in_order(rows: list[JobRow], ask: ClaimAsk) -> list[JobRow]:
-    """Larger priority first unless age alone counts, then older, then smaller id."""
+def _in_order(rows: list[JobRow], request: ClaimAsk) -> list[JobRow]:
+    """By larger priority unless `by_age`, then older, then smaller id."""
 
     def rank(row: JobRow) -> tuple[int, int, str]:
-        return (0 if ask.by_age else -row.head.priority, row.head.ready_at, row.head.job_id)
+        return (0 if request.by_age else -row.head.priority, row.head.ready_at, row.head.job_id)
 
     return sorted(rows, key=rank)
 
 
-def _take(work: MemoryWorkRow, row: JobRow, ask: ClaimAsk) -> Grant:
+def _take(work: MemoryWorkRow, row: JobRow, request: ClaimAsk) -> Grant:
     old = row.head
-    takeover = old.status is Status.RUNNING and ask.handed is None
+    takeover = old.status is Status.RUNNING and request.handed is None
     fence = old.fence + 1
-    claimed = JobClaimed(worker=ask.worker, takeover=takeover)
+    claimed = JobClaimed(worker=request.worker, takeover=takeover)
     events, end = seal(old.job_id, old.head, fence, work.wall, [claimed])
     row = dataclasses.replace(row, events=row.events + events)
     head = _put(
@@ -227,10 +229,10 @@ def _take(work: MemoryWorkRow, row: JobRow, ask: ClaimAsk) -> Grant:
         head_seq=end.seq,
         head_hash=end.hash,
         fence=fence,
-        lease_token=ask.token,
-        lease_owner=ask.worker,
+        lease_token=request.token,
+        lease_owner=request.worker,
         lease_boot=work.boot,
-        lease_expires_at=work.tick + ask.lease_us,
+        lease_expires_at=work.tick + request.lease_us,
         takeovers=old.takeovers + 1 if takeover else old.takeovers,
     )
     return _grant(row, head, takeover)
@@ -243,7 +245,7 @@ def _put(work: MemoryWorkRow, row: JobRow, **changes: object) -> JobHead:
 
 
 def _was_takeover(row: JobRow) -> bool:
-    """What the newest `job_claimed` says."""
+    """Whether the newest `job_claimed` is a takeover."""
     claims = [event for event in row.events if event.type == JobClaimed.type]
     newest = unseal(claims[-1])
     assert isinstance(newest, JobClaimed), f"{newest} is stored as {JobClaimed.type}"

@@ -1,4 +1,4 @@
-"""The ledger: calls, written beside the events that tell of them."""
+"""Ledger in memory: tool calls, written together with their events."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class MemoryLedger:
 
 
 def write_call(work: MemoryWorkRow, job_id: str, row: CallRow) -> None:
-    """The job's ledger has this row, new or moved along. Raises KeyReused or InvalidMove."""
+    """Add the row to the job's ledger, or move the stored one. Raises KeyReused or InvalidMove."""
     job = work.tables.jobs[job_id]
     place = (row.step_key, row.generation)
     if row.job_id != job_id:
@@ -71,7 +71,7 @@ def write_call(work: MemoryWorkRow, job_id: str, row: CallRow) -> None:
 
 
 def _moved_on(stored: CallRow, row: CallRow) -> CallRow:
-    """How the call goes is as the new row says; what was called, and when it was first meant to be, stays."""
+    """The stored row with the state of the new one. What was called, and when its intent was recorded, stays."""
     return msgspec.structs.replace(
         stored,
         status=row.status,
@@ -92,7 +92,7 @@ def _check_call_id(work: MemoryWorkRow, row: CallRow) -> None:
 
 
 def _check_key(work: MemoryWorkRow, row: CallRow) -> None:
-    """One key belongs to one job, step and generation for ever."""
+    """Raise KeyReused unless the key belongs to this job, step and generation."""
     user = work.tables.keys.get(row.idempotency_key)
     if user is not None and user != (row.job_id, row.step_key, row.generation):
         job_id, step_key, generation = user

@@ -1,4 +1,4 @@
-"""Mail and timers."""
+"""Mailbox and timers in memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MemoryPost:
 
 
 def send(work: MemoryWorkRow, draft: MailDraft) -> Sent:
-    """The letter lies in the job's mail, unless the job is over or had this letter before."""
+    """Store the letter, unless the job has ended or already has it; wake a job that waits for such mail."""
     check_mail(draft)
     job = find_job(work.tables, draft.job_id)
     head = job.head
@@ -72,7 +72,7 @@ def send(work: MemoryWorkRow, draft: MailDraft) -> Sent:
 
 
 def set_timers(work: MemoryWorkRow, job_id: str, timers: Sequence[Timer]) -> None:
-    """The timers are set to when they are due; those due at None are gone."""
+    """Set the timers; remove those that are due at None."""
     job = work.tables.jobs[job_id]
     open_timers = dict(job.timers)
     for timer in timers:

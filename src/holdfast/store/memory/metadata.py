@@ -1,4 +1,4 @@
-"""Store metadata: JSON values by key."""
+"""Store metadata in memory: JSON values by key."""
 
 from __future__ import annotations
 

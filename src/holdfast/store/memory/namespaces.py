@@ -1,4 +1,4 @@
-"""Namespaces: a name and when it was made."""
+"""Namespaces in memory."""
 
 from __future__ import annotations
 

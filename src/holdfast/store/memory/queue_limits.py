@@ -1,4 +1,4 @@
-"""What queues take."""
+"""Queue limits in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MemoryQueues:
 
 
 def make_room(work: MemoryWorkRow, draft: JobDraft) -> None:
-    """One more job fits into its queue, or Busy."""
+    """Raise Busy unless one more job fits into its queue."""
     place = (draft.namespace, draft.queue)
     if place in work.tables.limits:
         heads = [row.head for row in work.tables.jobs.values()]

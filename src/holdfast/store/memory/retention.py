@@ -1,4 +1,4 @@
-"""Retention: what is erased, removed, and remembered."""
+"""Retention in memory: erasing and removing jobs, and their tombstones."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class MemoryRetention:
         with self._state.transaction() as work:
             rows = [work.tables.jobs[job_id] for job_id in sorted(set(job_ids)) if job_id in work.tables.jobs]
             pruned = [_judged(work, row, policy) for row in rows]
-            for row, one in zip(rows, pruned, strict=True):
-                if one.kept is None and not dry_run:
+            for row, result in zip(rows, pruned, strict=True):
+                if result.kept is None and not dry_run:
                     _carry_out(work, row, policy.how)
             return pruned
 
@@ -75,20 +75,20 @@ def _pruned(tables: Tables, job_id: str) -> How | None:
 
 def _judged(work: MemoryWorkRow, row: JobRow, policy: RetentionPolicy) -> Pruned:
     job_id = row.head.job_id
-    kept = find_reason_to_keep(_standing(work.tables, row), policy, now=work.wall)
-    if kept is not None:
-        return Pruned(job_id=job_id, kept=kept)
-    gone = [
+    reason = find_reason_to_keep(_standing(work.tables, row), policy, now=work.wall)
+    if reason is not None:
+        return Pruned(job_id=job_id, kept=reason)
+    sizes = [
         len(event.body or b"")
         for event in row.events
         if policy.how is How.REMOVE or (event.type in ERASABLE and event.body is not None)
     ]
-    return Pruned(job_id=job_id, events=len(gone), size=sum(gone))
+    return Pruned(job_id=job_id, events=len(sizes), size=sum(sizes))
 
 
 def _standing(tables: Tables, row: JobRow) -> Standing:
     head = row.head
-    parent = None if row.parent_job_id is None else tables.jobs.get(row.parent_job_id)
+    parent = None if row.submission.parent_job_id is None else tables.jobs.get(row.submission.parent_job_id)
     unknown = {CallStatus.PREPARED, CallStatus.UNCERTAIN}
     return Standing(
         job_id=head.job_id,
@@ -97,12 +97,12 @@ def _standing(tables: Tables, row: JobRow) -> Standing:
         status=head.status,
         head_seq=head.head_seq,
         head_hash=head.head_hash,
-        created_at=row.created_at,
+        created_at=row.submission.created_at,
         ended_at=row.events[-1].at,
-        request_key=row.request_key,
-        request_digest=row.request_digest,
+        request_key=row.submission.request_key,
+        request_digest=row.submission.request_digest,
         parent_status=None if parent is None else parent.head.status,
-        children=sum(other.parent_job_id == head.job_id for other in tables.jobs.values()),
+        children=sum(other.submission.parent_job_id == head.job_id for other in tables.jobs.values()),
         calls=len(row.calls),
         open_calls=sum(call.status in unknown for call in row.calls.values()),
         pruned=_pruned(tables, head.job_id),
@@ -132,9 +132,9 @@ def _carry_out(work: MemoryWorkRow, row: JobRow, how: How) -> None:
         status=head.status,
         head_seq=head.head_seq,
         head_hash=head.head_hash,
-        created_at=row.created_at,
+        created_at=row.submission.created_at,
         ended_at=row.events[-1].at,
         pruned_at=work.wall,
         how=how,
     )
-    tables.tombs[head.job_id] = TombRow(stone, row.request_key, row.request_digest)
+    tables.tombs[head.job_id] = TombRow(stone, row.submission.request_key, row.submission.request_digest)

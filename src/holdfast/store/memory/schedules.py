@@ -1,4 +1,4 @@
-"""Schedules: which job begins when."""
+"""Schedules in memory."""
 
 from __future__ import annotations
 
@@ -40,20 +40,28 @@ class MemorySchedules:
         self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, cursor: str | None = None
     ) -> Page[Schedule]:
         last = "" if cursor is None else str(decode_cursor(_CURSOR, cursor, keys=1)[0])
-        mine = sorted(
-            (one for one in self._state.tables.schedules.values() if one.namespace == namespace),
-            key=lambda one: one.schedule_id,
+        found = sorted(
+            (
+                schedule
+                for schedule in self._state.tables.schedules.values()
+                if schedule.namespace == namespace
+            ),
+            key=lambda schedule: schedule.schedule_id,
         )
-        mine = [one for one in mine if one.schedule_id > last]
-        page = tuple(unpack_struct(one, "input") for one in mine[:limit])
-        more = encode_cursor(_CURSOR, page[-1].schedule_id) if page and len(mine) > limit else None
+        found = [schedule for schedule in found if schedule.schedule_id > last]
+        page = tuple(unpack_struct(schedule, "input") for schedule in found[:limit])
+        more = encode_cursor(_CURSOR, page[-1].schedule_id) if page and len(found) > limit else None
         return Page(page, more)
 
     async def due(self, *, limit: int = 100) -> tuple[Schedule, ...]:
         now = self._state.clock.calendar_us()
-        due = [one for one in self._state.tables.schedules.values() if not one.paused and one.next_at <= now]
-        due.sort(key=lambda one: (one.next_at, one.namespace, one.schedule_id))
-        return tuple(unpack_struct(one, "input") for one in due[:limit])
+        due = [
+            schedule
+            for schedule in self._state.tables.schedules.values()
+            if not schedule.paused and schedule.next_at <= now
+        ]
+        due.sort(key=lambda schedule: (schedule.next_at, schedule.namespace, schedule.schedule_id))
+        return tuple(unpack_struct(schedule, "input") for schedule in due[:limit])
 
     async def fire(self, schedule: Schedule, job: JobDraft | None, next_at: int) -> Submitted | None:
         place = (schedule.namespace, schedule.schedule_id)
@@ -93,7 +101,7 @@ def _found(schedules: dict[tuple[str, str], Schedule], schedule_id: str, namespa
 
 
 def _submitted(work: MemoryWorkRow, job: JobDraft) -> Submitted:
-    """The job of this instant; one that stands under its key for another request is left as it is."""
+    """Submit the job of this due time. A job of another request under the same key is left as it is."""
     try:
         return submit(work, job, admitting=True)
     except KeyReused:

@@ -1,4 +1,4 @@
-"""Sessions: turn commits, and what they leave to be loaded."""
+"""Sessions in memory: turn commits and loading."""
 
 from __future__ import annotations
 
@@ -78,16 +78,16 @@ class MemorySessions:
         cursor: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Page[SessionRecord]:
-        made: dict[str, list[int]] = {}
+        job_times: dict[str, list[int]] = {}
         for row in self._state.tables.jobs.values():
             if row.head.namespace == namespace and row.head.session_id is not None:
-                made.setdefault(row.head.session_id, []).append(row.created_at)
+                job_times.setdefault(row.head.session_id, []).append(row.submission.created_at)
         committed = {
             name: session.revision
             for (owner, name), session in self._state.tables.sessions.items()
             if owner == namespace and session.revision
         }
-        names = sorted(made.keys() | committed.keys(), reverse=True)
+        names = sorted(job_times.keys() | committed.keys(), reverse=True)
         if text is not None:
             names = [name for name in names if _plain(text) in _plain(name)]
         if cursor is not None:
@@ -95,7 +95,10 @@ class MemorySessions:
             names = [name for name in names if name < str(last)]
         page = tuple(
             SessionRecord(
-                name, committed.get(name, 0), len(made.get(name, ())), max(made.get(name, ()), default=None)
+                name,
+                committed.get(name, 0),
+                len(job_times.get(name, ())),
+                max(job_times.get(name, ()), default=None),
             )
             for name in names[:limit]
         )
@@ -122,8 +125,8 @@ class MemorySessions:
             _check_binding(work, namespace, handle, meta.session_id)
             _bind(work, namespace, handle, meta.session_id)
             session = work.tables.sessions.get((namespace, meta.session_id), SessionRow())
-            kept = dataclasses.replace(session, meta=stored)
-            work.tables.sessions[namespace, meta.session_id] = kept
+            changed = dataclasses.replace(session, meta=stored)
+            work.tables.sessions[namespace, meta.session_id] = changed
 
     async def meta(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> SessionMeta | None:
         meta = self._row(namespace, session_id).meta
@@ -146,8 +149,10 @@ class MemorySessions:
             session = work.tables.sessions.get((namespace, session_id))
             if session is None:
                 return Vacuumed(0)
-            kept = {node_id: node for node_id, node in session.nodes.items() if node_id not in session.hidden}
-            swept = dataclasses.replace(session, nodes=kept, hidden=frozenset())
+            visible = {
+                node_id: node for node_id, node in session.nodes.items() if node_id not in session.hidden
+            }
+            swept = dataclasses.replace(session, nodes=visible, hidden=frozenset())
             work.tables.sessions[namespace, session_id] = swept
             return Vacuumed(len(session.hidden))
 
@@ -165,7 +170,7 @@ class MemorySessions:
 def commit_turn(
     work: MemoryWorkRow, namespace: str, commit: TurnCommit, handle: str | None = None
 ) -> Committed:
-    """The turn is part of the session, now or since an earlier try. The order of the checks is the contract."""
+    """Commit the turn, or return the result of an earlier try. The contract defines the order of the checks."""
     check_commit(commit)
     work.need_namespace(namespace)
     place = (namespace, commit.session_id)
@@ -199,7 +204,7 @@ def _bind(work: MemoryWorkRow, namespace: str, handle: str | None, session_id: s
 
 
 def _replayed(session: SessionRow, commit: TurnCommit) -> Committed | None:
-    """What the first try of this turn came to, if there was one."""
+    """The result of an earlier commit of this turn, if there was one."""
     turn = None if commit.stamp is None else session.turns.get(commit.stamp.turn_id)
     if commit.stamp is None or turn is None:
         return None
@@ -218,10 +223,11 @@ def _check_head(session: SessionRow, commit: TurnCommit) -> None:
 
 
 def _advanced(session: SessionRow, commit: TurnCommit) -> SessionRow:
-    """The session one revision on. A node or frame that was there keeps its place and changes its content."""
+    """The session one revision further. A node or frame that already exists keeps its position and gets the new
+    content."""
     new = {node.node_id: pack_struct(node, "body") for node in commit.nodes}
-    kept = None if commit.replace else session.leaf_node_id
-    last = commit.nodes[-1].node_id if commit.nodes else kept
+    old_leaf = None if commit.replace else session.leaf_node_id
+    last = commit.nodes[-1].node_id if commit.nodes else old_leaf
     result = Committed(session.revision + 1, _checkpoint_ref(commit.checkpoint))
     turns = dict(session.turns)
     if commit.stamp is not None:
@@ -246,7 +252,7 @@ def _packed_frames(frames: Iterable[Frame]) -> Mapping[str, Frame]:
 
 
 def _keep_bodies(work: MemoryWorkRow, namespace: str, commit: TurnCommit) -> None:
-    """Every large body of the turn is a blob."""
+    """Store every large body of the turn as a blob."""
     for node in commit.nodes:
         keep_large(work, namespace, canonical.encode(node.body))
     for frame in commit.frames:
@@ -257,7 +263,7 @@ def _keep_bodies(work: MemoryWorkRow, namespace: str, commit: TurnCommit) -> Non
 
 
 def _checkpoint_ref(checkpoint: SessionCheckpoint) -> str:
-    """The hex SHA-256 of the checkpoint's document, in which bytes are named by theirs."""
+    """The hex SHA-256 of the checkpoint's document, in which bytes are replaced by their digests."""
     document = {
         name: hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else value
         for name, value in msgspec.structs.asdict(checkpoint).items()
@@ -280,21 +286,21 @@ def _graph(session: SessionRow, scope: SessionScope) -> Graph:
 
 
 def _merged(usage: Iterable[Usage]) -> tuple[Usage, ...]:
-    """The sum per source and model, in the order of first use."""
+    """The sums by source and model, in the order of first use."""
     sums: dict[tuple[str, str], Usage] = {}
-    for one in usage:
-        so_far = sums.get((one.source, one.model), Usage(source=one.source, model=one.model))
-        sums[one.source, one.model] = Usage(
-            source=one.source,
-            model=one.model,
-            input_tokens=so_far.input_tokens + one.input_tokens,
-            output_tokens=so_far.output_tokens + one.output_tokens,
-            cached_input_tokens=so_far.cached_input_tokens + one.cached_input_tokens,
-            reasoning_tokens=so_far.reasoning_tokens + one.reasoning_tokens,
+    for used in usage:
+        so_far = sums.get((used.source, used.model), Usage(source=used.source, model=used.model))
+        sums[used.source, used.model] = Usage(
+            source=used.source,
+            model=used.model,
+            input_tokens=so_far.input_tokens + used.input_tokens,
+            output_tokens=so_far.output_tokens + used.output_tokens,
+            cached_input_tokens=so_far.cached_input_tokens + used.cached_input_tokens,
+            reasoning_tokens=so_far.reasoning_tokens + used.reasoning_tokens,
         )
     return tuple(sums.values())
 
 
 def _plain(text: str) -> str:
-    """Without the difference between A and a; other letters are what they are."""
-    return "".join(one.lower() if one.isascii() else one for one in text)
+    """A to Z in lower case; other letters unchanged."""
+    return "".join(char.lower() if char.isascii() else char for char in text)

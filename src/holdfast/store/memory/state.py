@@ -1,11 +1,11 @@
-"""The tables, and the one way to change them.
+"""Tables of the memory store, and transactions on them.
 
-Rows are immutable, and a row is a whole thing: a job with its journal, mail and calls; a session with its graph and
+Rows are immutable, and a row is a whole aggregate: a job with its journal, mail and calls; a session with its graph and
 inbox. So a copy of the tables is a copy of a few dictionaries, a transaction is a copy that replaces the original, and
-what a reader was given never changes under it. JSON is kept as canonical bytes for the same reason (`pack_struct`):
-a caller that keeps the list it sent or received cannot change the store through it.
+the rows that a reader has do not change. JSON is kept as canonical bytes for the same reason (`pack_struct`): a caller
+that changes a list that it sent or received does not change the store.
 
-There is no await inside a transaction, so no two of them are ever under way.
+There is no await inside a transaction, so no two of them are ever open.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holdfast.model.configured_agents import HostedAgent
 from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.ids import IdSource
 from holdfast.model.inbox import InboxBatch
-from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead, WorkItemRow
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead, SubmissionRow, WorkItemRow
 from holdfast.model.ledger import CallRow
 from holdfast.model.mailbox import Mail
 from holdfast.model.queue_limits import QueueLimits
@@ -49,14 +49,10 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 @dataclass(frozen=True, kw_only=True)
 class JobRow:
-    """A job, and everything that is found under its id."""
+    """A job, and everything that is stored under its id."""
 
     head: JobHead
-    request_key: str | None
-    request_digest: bytes
-    parent_job_id: str | None
-    parent_step_key: str | None
-    created_at: int
+    submission: SubmissionRow
     events: tuple[SealedEvent, ...] = ()
     letters: tuple[Mail, ...] = ()  # body packed
     timers: Mapping[str, int] = field(default_factory=dict)  # step key → due at
@@ -67,7 +63,7 @@ class JobRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimHold:
-    """A claim as each of its batches remembers it."""
+    """A claim, as it is stored with each of its batches."""
 
     claim_id: str
     owner: str
@@ -79,7 +75,7 @@ class ClaimHold:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRow:
-    """A batch (payloads packed), who holds it, and how often it was held."""
+    """A batch (payloads packed), its claim, and its fence."""
 
     batch: InboxBatch
     fence: int = 0
@@ -94,10 +90,10 @@ class TurnRow:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionRow:
-    """A session and its inbox. `revision` 0 means that nothing was committed yet.
+    """A session and its inbox. `revision` 0: there was no commit yet.
 
-    Dictionaries keep the order in which their keys first came, and that is the order in which nodes, frames and
-    batches are shown.
+    Dictionaries keep the order in which their keys were first added, and that is the order in which nodes, frames and
+    batches are returned.
     """
 
     revision: int = 0
@@ -141,7 +137,7 @@ class PresenceRow:
 
 @dataclass
 class Tables:
-    """Everything the store knows."""
+    """All tables of the store."""
 
     namespaces: dict[str, int] = field(default_factory=dict)  # name → created at
     jobs: dict[str, JobRow] = field(default_factory=dict)
@@ -175,7 +171,7 @@ class Tables:
 
 @dataclass
 class MemoryWorkRow:
-    """One transaction: its own copy of the tables, the instant it happens at, and whom to tell once it is done."""
+    """One transaction: its own copy of the tables, its instant, and the wake-ups to send once it is committed."""
 
     tables: Tables
     ids: IdSource
@@ -196,16 +192,16 @@ class MemoryWorkRow:
 class MemoryState:
     """The tables as of the last commit, and the sources of time, ids and epoch."""
 
-    def __init__(self, clock: HostStoreClock, ids: IdSource, epoch: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, clock: HostStoreClock, ids: IdSource, epoch: int, hint: Callable[[str], None]) -> None:
         self.clock = clock
         self.ids = ids
         self.epoch = epoch
         self.tables = Tables(namespaces={DEFAULT_NAMESPACE: clock.wall_us()})
-        self._tell = tell
+        self._hint = hint
 
     @contextmanager
     def transaction(self) -> Iterator[MemoryWorkRow]:
-        """Everything done to the work is kept and told, or, when the block raises, nothing is."""
+        """Commit the changes and send the wake-ups at the end of the block; if the block raises, do neither."""
         clock = self.clock
         work = MemoryWorkRow(
             self.tables.copy(), self.ids, self.epoch, clock.wall_us(), clock.tick_us(), clock.boot()
@@ -213,14 +209,14 @@ class MemoryState:
         yield work
         self.tables = work.tables
         for topic in work.topics:
-            self._tell(topic)
+            self._hint(topic)
 
     def job(self, job_id: str) -> JobRow:
         return find_job(self.tables, job_id)
 
 
 def find_job(tables: Tables, job_id: str) -> JobRow:
-    """The job, or NotFound."""
+    """The job. Raises NotFound."""
     row = tables.jobs.get(job_id)
     if row is None:
         raise NotFound(f"there is no job {job_id!r}")
@@ -231,14 +227,14 @@ def find_job(tables: Tables, job_id: str) -> JobRow:
 
 
 def pack_struct(struct: S, *fields: str) -> S:
-    """The struct with these fields as canonical JSON. Raises InvalidPayload for what is not JSON we store."""
+    """Encode these fields as canonical JSON. Raises InvalidPayload for values that cannot be stored as JSON."""
     return msgspec.structs.replace(
         struct, **{name: canonical.encode(getattr(struct, name)) for name in fields}
     )
 
 
 def unpack_struct(struct: S, *fields: str) -> S:
-    """The struct as it was before `pack_struct`, with fresh values that the reader may do with as it likes."""
+    """Undo `pack_struct`, with fresh values that the reader may change."""
     return msgspec.structs.replace(
         struct, **{name: canonical.decode(getattr(struct, name)) for name in fields}
     )

@@ -1,4 +1,4 @@
-"""The memory store: every port over one set of tables. It survives nothing."""
+"""Memory store: every port over one set of tables. Its content is lost with the process."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ from holdfast.store.store_clock import HostStoreClock, StoreClock
 
 
 class MemoryStore:
-    """A store for one event loop of one process. No method awaits before its work is done, so none can be torn."""
+    """A store for one event loop of one process. No method awaits before its work is done, so a cancelled call cannot
+    leave a half of it."""
 
     def __init__(self, clock: Clock, ids: IdSource, epoch: int = 1) -> None:
         wakeups = MemoryWakeups()

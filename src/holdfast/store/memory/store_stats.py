@@ -1,13 +1,13 @@
-"""How the store is."""
+"""Store statistics in memory."""
 
 from __future__ import annotations
 
+from holdfast.model.crash_suspects import is_unclaimed
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import is_live
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Status
 from holdfast.model.store_stats import QueueStats, StoreStats
-from holdfast.model.suspicion import is_unclaimed
 from holdfast.store.memory.state import MemoryState
 
 _OPEN = (Status.PENDING, Status.RUNNING, Status.WAITING)
@@ -21,22 +21,22 @@ class MemoryWatch:
         clock, tables = self._state.clock, self._state.tables
         now = clock.wall_us()
         heads = [row.head for row in tables.jobs.values() if row.head.status in _OPEN]
-        standing: dict[tuple[str, str, str], list[JobHead]] = {}
+        groups: dict[tuple[str, str, str], list[JobHead]] = {}
         for head in heads:
-            standing.setdefault((head.queue, head.status, head.wait_reason or ""), []).append(head)
+            groups.setdefault((head.queue, head.status, head.wait_reason or ""), []).append(head)
         ready = [head.ready_at for head in heads if head.status is Status.PENDING and head.ready_at <= now]
-        kept = [entry.expires_at > now for entry in tables.cache.values()]
+        is_valid = [entry.expires_at > now for entry in tables.cache.values()]
         return StoreStats(
             now=now,
             lines=tuple(
                 QueueStats(
-                    alike[0].queue,
-                    alike[0].status,
-                    alike[0].wait_reason,
-                    len(alike),
-                    max(head.takeovers for head in alike),
+                    group[0].queue,
+                    group[0].status,
+                    group[0].wait_reason,
+                    len(group),
+                    max(head.takeovers for head in group),
                 )
-                for _, alike in sorted(standing.items())
+                for _, group in sorted(groups.items())
             ),
             oldest_ready_us=now - min(ready, default=now),
             expired=sum(
@@ -56,6 +56,6 @@ class MemoryWatch:
                 for call in row.calls.values()
             ),
             suspects=sum(is_unclaimed(row.head, row.events[-1].at, now) for row in tables.jobs.values()),
-            cached=sum(kept),
-            cached_over=len(kept) - sum(kept),
+            cached=sum(is_valid),
+            cached_over=len(is_valid) - sum(is_valid),
         )

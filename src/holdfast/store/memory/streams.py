@@ -1,4 +1,4 @@
-"""Streams: what running code says, as long as its job is kept."""
+"""Streams in memory: output of running jobs, stored with the job."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class MemoryStreams:
     def __init__(self, state: MemoryState) -> None:
         self._state = state
 
-    async def append(self, said: Sequence[Said]) -> list[bool]:
-        for one in said:
-            check_said(one)
+    async def append(self, passages: Sequence[Said]) -> list[bool]:
+        for passage in passages:
+            check_said(passage)
         with self._state.transaction() as work:
-            return [_append(work, one) for one in said]
+            return [_append(work, passage) for passage in passages]
 
     async def read(self, job_id: str, *, after: Cursor = START, limit: int = 100) -> list[Passage]:
         return [passage for passage in self._passages(job_id) if _end(passage) > after][:limit]
@@ -38,18 +38,18 @@ class MemoryStreams:
         return () if row is None else row.passages
 
 
-def _append(work: MemoryWorkRow, said: Said) -> bool:
-    held, passage = said.held, said.passage
+def _append(work: MemoryWorkRow, held_passage: Said) -> bool:
+    held, passage = held_passage.held, held_passage.passage
     row = work.tables.jobs.get(held.job_id)
     if row is None:
         return False
-    if any(_end(one) == _end(passage) for one in row.passages):
+    if any(_end(stored) == _end(passage) for stored in row.passages):
         return True
     head = row.head
     if head.status is not Status.RUNNING or (head.fence, head.lease_token) != (held.fence, held.lease_token):
         return False
-    kept = msgspec.structs.replace(passage, at=work.wall)
-    passages = tuple(sorted((*row.passages, kept), key=_end))
+    dated = msgspec.structs.replace(passage, at=work.wall)
+    passages = tuple(sorted((*row.passages, dated), key=_end))
     work.tables.jobs[held.job_id] = dataclasses.replace(row, passages=passages)
     work.hint(f"stream:{held.job_id}")
     return True

@@ -7,8 +7,8 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 HINTS_KEPT_MAX: Final = 10_000
-"""Most jobs are never waited for by name, and their hints must not fill the memory. A hint may be lost, so the oldest
-go first."""
+"""Limit of the hints that are kept for later waiters. Most jobs never have a waiter. A hint may be lost, so the oldest
+are dropped first."""
 
 
 class _Waiter:
@@ -24,11 +24,11 @@ class MemoryWakeups:
         self._waiters: list[_Waiter] = []
 
     async def wait(self, topics: AbstractSet[str], timeout_s: float) -> frozenset[str]:
-        kept = frozenset(topics & self._kept.keys())
-        if kept:
-            for topic in kept:
+        found = frozenset(topics & self._kept.keys())
+        if found:
+            for topic in found:
                 del self._kept[topic]
-            return kept
+            return found
         waiter = _Waiter(topics)
         self._waiters.append(waiter)
         try:
@@ -37,7 +37,7 @@ class MemoryWakeups:
         except TimeoutError:
             pass
         except asyncio.CancelledError:
-            # What it was told will not be read: somebody else shall hear it.
+            # The cancelled waiter does not return its hints: they go to another waiter, or are kept for one.
             self._waiters.remove(waiter)
             for topic in waiter.found:
                 self.hint(topic)
@@ -56,6 +56,6 @@ class MemoryWakeups:
                 del self._kept[next(iter(self._kept))]
 
     def release(self) -> None:
-        """Nobody waits any longer."""
+        """Wake every waiter, without a hint."""
         for waiter in self._waiters:
             waiter.woken.set()

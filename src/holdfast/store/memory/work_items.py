@@ -1,4 +1,4 @@
-"""Work items: jobs that know what is asked of them."""
+"""Work items in memory."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ class MemoryWork:
         row = self._state.tables.jobs.get(job_id)
         return None if row is None else row.work
 
-    async def list(self, which: WorkWhich, *, limit: int = 100, cursor: str | None = None) -> Page[WorkRow]:
-        found = sorted((row for row in self._rows() if _fits(row, which)), key=_id, reverse=True)
+    async def list(
+        self, work_filter: WorkWhich, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[WorkRow]:
+        found = sorted((row for row in self._rows() if _fits(row, work_filter)), key=_id, reverse=True)
         if cursor is not None:
             (last,) = decode_cursor(_CURSOR, cursor, keys=1)
             found = [row for row in found if _id(row) < str(last)]
@@ -38,8 +40,8 @@ class MemoryWork:
     async def counts(
         self, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[tuple[str, Status, WaitReason | None], int]:
-        mine = [row for row in self._rows() if row.head.namespace == namespace]
-        return dict(Counter((row.item.project, row.head.status, row.head.wait_reason) for row in mine))
+        rows = [row for row in self._rows() if row.head.namespace == namespace]
+        return dict(Counter((row.item.project, row.head.status, row.head.wait_reason) for row in rows))
 
     async def find_unclaimed(self, limit: int = 100) -> Sequence[str]:
         now = self._state.clock.wall_us()
@@ -68,13 +70,13 @@ def _id(row: WorkRow) -> str:
     return row.head.job_id
 
 
-def _fits(row: WorkRow, which: WorkWhich) -> bool:
+def _fits(row: WorkRow, work_filter: WorkWhich) -> bool:
     dead = row.head.wait_reason is WaitReason.DEAD_LETTER
     return (
-        row.head.namespace == which.namespace
-        and which.status in {None, row.head.status}
-        and which.dead in {None, dead}
-        and which.capability in {None, row.item.capability}
-        and which.boundary in {None, row.item.boundary}
-        and which.project in {None, row.item.project}
+        row.head.namespace == work_filter.namespace
+        and work_filter.status in {None, row.head.status}
+        and work_filter.dead in {None, dead}
+        and work_filter.capability in {None, row.item.capability}
+        and work_filter.boundary in {None, row.item.boundary}
+        and work_filter.project in {None, row.item.project}
     )

@@ -1,4 +1,4 @@
-"""Presences of workers, by name."""
+"""Worker presences in memory."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class MemoryPresences:
     async def beat(self, presence: Presence) -> HeartbeatReply:
         check_presence(presence)
         with self._state.transaction() as work:
-            heard = work.tables.presences
-            known = heard.get(presence.worker)
+            presences = work.tables.presences
+            known = presences.get(presence.worker)
             if known is None or known.presence.identity != presence.identity:
                 known = PresenceRow(presence, work.wall, work.wall)
-            heard[presence.worker] = replace(known, presence=presence, seen_at=work.wall)
-            for name in [name for name, row in heard.items() if work.wall - row.seen_at >= FORGOTTEN_US]:
-                del heard[name]
+            presences[presence.worker] = replace(known, presence=presence, seen_at=work.wall)
+            for name in [name for name, row in presences.items() if work.wall - row.seen_at >= FORGOTTEN_US]:
+                del presences[name]
             return HeartbeatReply(
-                listed={name: row.presence.identity for name, row in heard.items()},
+                listed={name: row.presence.identity for name, row in presences.items()},
                 drain=known.drain_asked_at is not None,
             )
 

@@ -1,1 +1,2 @@
-"""One small protocol per noun. The docstrings are the contract; `holdfast.testing.conformance` asserts it."""
+"""Ports: one small protocol for each noun. The docstrings are the contract; `holdfast.testing.conformance` asserts
+it."""

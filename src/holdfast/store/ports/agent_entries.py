@@ -1,4 +1,4 @@
-"""Entries of agents that live elsewhere, each with a revision."""
+"""Registry entries of external agents, each with a revision."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE
 
 
 class AgentEntries(Protocol):
-    """Time is the store's: whoever is written was heard just now."""
+    """Times are store time: writing an entry records this instant as its heartbeat."""
 
     async def get(self, guid: str, *, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
         """The entry as it is now."""
         ...
 
     async def put(self, entry: AgentEntry, *, over: int, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
-        """The entry is there in place of the revision it was made from; `over` 0: there was none. None, and nothing
-        changed: somebody else was there first."""
+        """Replace the entry of revision `over` by this one; `over` 0 adds a new entry. None, and nothing changed: the
+        stored revision is another one."""
         ...
 
     async def remove(self, guid: str, *, over: int, namespace: str = DEFAULT_NAMESPACE) -> bool:
-        """The entry of this revision is not there any more; says whether it was."""
+        """Remove the entry if it still has revision `over`; returns whether it was removed."""
         ...
 
     async def list(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Seen]:

@@ -1,4 +1,4 @@
-"""Attachments: a write-ahead manifest, and the bytes behind it."""
+"""Attachments: a write-ahead manifest of bytes that are stored elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE
 
 
 class AttachmentIntent(msgspec.Struct, frozen=True):
-    """A promise to store bytes: written before the bytes, stamped by the turn that uses them."""
+    """The announcement of an attachment: written before its bytes, stamped by the turn that uses them."""
 
     attachment_id: str
     session_id: str
@@ -22,7 +22,7 @@ class AttachmentIntent(msgspec.Struct, frozen=True):
 
 
 def check_intent(intent: AttachmentIntent) -> AttachmentIntent:
-    """The intent, or an error that says what to change."""
+    """Return the intent, or raise an error that says what to change."""
     check_name(intent.attachment_id, "attachment id")
     check_name(intent.session_id, "session id")
     check_name(intent.uri, "attachment's address")
@@ -31,27 +31,27 @@ def check_intent(intent: AttachmentIntent) -> AttachmentIntent:
 
 class Attachments(Protocol):
     async def record_intent(self, intent: AttachmentIntent, *, namespace: str = DEFAULT_NAMESPACE) -> None:
-        """The intent is durable. Recording the same id again keeps the first."""
+        """Record the intent. Recording the same id again keeps the first one."""
         ...
 
     async def commit_refs(
         self, session_id: str, attachment_ids: Sequence[str], *, namespace: str = DEFAULT_NAMESPACE
     ) -> None:
-        """The intents are stamped committed, outside of a turn. The first stamp wins; unknown ids are ignored."""
+        """Stamp the intents as committed, outside of a turn. The first stamp wins; unknown ids are ignored."""
         ...
 
     async def list(
         self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE
     ) -> Sequence[AttachmentIntent]:
-        """What was announced for this session, oldest first."""
+        """The intents of this session, oldest first."""
         ...
 
     async def list_uncommitted(
         self, before: int, *, namespace: str = DEFAULT_NAMESPACE
     ) -> Sequence[AttachmentIntent]:
-        """Intents recorded before this instant that no turn ever used, oldest first."""
+        """Intents recorded before this instant that no turn has stamped, oldest first."""
         ...
 
     async def forget(self, attachment_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> None:
-        """The row is gone; call it after the bytes are."""
+        """Remove the row; call it after the bytes are removed."""
         ...

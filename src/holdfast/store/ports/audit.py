@@ -1,4 +1,4 @@
-"""The audit log: privileged acts, one chain for each namespace."""
+"""Audit log: privileged actions, one hash chain for each namespace."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE
 
 class Audit(Protocol):
     async def write(self, act: ActDraft) -> Act:
-        """The line is durable behind all others of its namespace. An act that has its line already is answered with
-        it."""
+        """Append a line to the log of its namespace. An action that already has a line gets that one back."""
         ...
 
     async def read(
         self, *, namespace: str = DEFAULT_NAMESPACE, after: int = 0, limit: int = 100
     ) -> tuple[SealedAct, ...]:
-        """Lines in order, behind this one."""
+        """Lines in order, after the one with number `after`."""
         ...
 
     async def head(self, *, namespace: str = DEFAULT_NAMESPACE) -> Head:
-        """The last line's number and hash; of a log without lines, zero and the empty hash."""
+        """The number and hash of the last line; zero and the empty hash for an empty log."""
         ...

@@ -1,4 +1,4 @@
-"""Response cache: answers of models that were paid for once. Any of them may be gone at any time.
+"""Response cache: responses of models, stored for reuse. Any entry may be missing at any time.
 
 Facts about the store itself are in `ports.metadata`.
 """
@@ -17,7 +17,7 @@ KEY_BYTES = 32
 
 
 class Cached(msgspec.Struct, frozen=True):
-    """An answer, when it was stored, and until when it is good."""
+    """A response, when it was stored, and when it expires."""
 
     body: bytes
     created_at: int
@@ -25,7 +25,7 @@ class Cached(msgspec.Struct, frozen=True):
 
 
 class CacheCounts(msgspec.Struct, frozen=True):
-    """What a namespace's cache holds; `expired` entries are among the `entries`."""
+    """The size of a namespace's cache; `expired` entries are among the `entries`."""
 
     entries: int
     expired: int
@@ -33,33 +33,33 @@ class CacheCounts(msgspec.Struct, frozen=True):
 
 
 class ResponseCache(Protocol):
-    """Keys are SHA-256 digests of what was asked."""
+    """Keys are SHA-256 digests of requests."""
 
     async def get(self, key: bytes, *, namespace: str = DEFAULT_NAMESPACE) -> Cached | None:
-        """The answer, unless there is none or its time is over."""
+        """The response; None if there is none or it has expired."""
         ...
 
     async def put(self, key: bytes, body: bytes, *, ttl_us: int, namespace: str = DEFAULT_NAMESPACE) -> None:
-        """The answer is stored for `ttl_us` from now, in place of any other under this key.
+        """Store the response for `ttl_us` from now, in place of any other under this key.
 
-        Raises TooLarge beyond the limit of a blob, and InvalidPayload for a key that is no digest or a time that is
+        Raises TooLarge beyond the limit of a blob, and InvalidPayload for a key that is no digest or a `ttl_us` that is
         not from 1 microsecond to a century.
         """
         ...
 
     async def drop(self, key: bytes, *, namespace: str = DEFAULT_NAMESPACE) -> bool:
-        """There is no answer under this key; says whether there was one."""
+        """Remove the response under this key; returns whether there was one."""
         ...
 
     async def drop_expired(self, limit: int = 1000) -> int:
-        """Answers whose time is over are gone, oldest first, at most so many; says how many. All namespaces."""
+        """Remove expired responses of all namespaces, oldest first, at most `limit`; returns how many."""
         ...
 
     async def counts(self, namespace: str = DEFAULT_NAMESPACE) -> CacheCounts: ...
 
 
 def check_entry(key: bytes, body: bytes, ttl_us: int) -> None:
-    """The entry can be stored, or an error that says what to change."""
+    """Raise an error that says what to change, if the entry cannot be stored."""
     if len(key) != KEY_BYTES:
         msg = f"a cache key has {KEY_BYTES} bytes, not {len(key)}"
         raise InvalidPayload(msg, hint="Pass hashlib.sha256(question).digest().")

@@ -1,4 +1,4 @@
-"""Agents that are configured, not written."""
+"""Configured agents: a model, instructions and tools in the store, without code of their own."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from holdfast.model.page import Page
 
 class ConfiguredAgents(Protocol):
     async def create(self, agent: HostedAgent) -> HostedAgent:
-        """The agent exists; the answer is what is stored.
+        """Store the agent; returns the stored one.
 
-        One of the same name, kind and configuration is this one, and keeps the id it has. Another agent under the same
-        name or id is a Conflict, and nothing changes.
+        An agent of the same name, kind and configuration is the same agent, and keeps the id it has. Another agent
+        under the same name or id raises Conflict, and nothing changes.
         """
         ...
 
     async def get(self, agent_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> HostedAgent:
-        """The agent, or NotFound."""
+        """The agent. Raises NotFound."""
         ...
 
     async def find(self, name: str, *, namespace: str = DEFAULT_NAMESPACE) -> HostedAgent | None:
-        """The agent of this name."""
+        """The agent of this name, if there is one."""
         ...
 
     async def list(
         self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, cursor: str | None = None
     ) -> Page[HostedAgent]:
-        """Agents by name. The cursor of one page leads to the next."""
+        """Agents by name, a page at a time; pass the cursor of a page to get the next."""
         ...

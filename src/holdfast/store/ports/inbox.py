@@ -1,4 +1,4 @@
-"""The inbox: a session's durable input queue."""
+"""Inbox: the durable input queue of a session."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft
 
 
 class Inbox(Protocol):
-    """Completion is not here: batches are completed by the turn commit that used them, in its transaction."""
+    """The turn commit that used a batch completes it, in its own transaction: see `Sessions.commit`."""
 
     async def enqueue(self, draft: BatchDraft, *, namespace: str = DEFAULT_NAMESPACE) -> InboxBatch:
-        """The batch is durable and has the next `enqueue_seq` of its session.
+        """Append the batch to the queue, with the next `enqueue_seq` of its session.
 
-        A repeat under the same source key, or with the same batch id, returns the stored batch as it is, original
-        payload and item ids included, whatever the repeat carries; after it was settled, its receipt (no items).
+        A repeat under the same source key, or with the same batch id, returns the stored batch as it is, with its
+        original payload and item ids, whatever the repeat contains; once the batch is settled, its receipt (no items).
         """
         ...
 
     async def deliver(self, draft: BatchDraft, job: JobDraft) -> InboxBatch:
-        """The batch is in the line and the job that will read it exists, in one transaction; both have the job's id.
+        """Enqueue the batch and submit the job that will read it, in one transaction; both have the job's id.
 
-        The job is of the batch's session. A repeat of the job's request finds the first one's batch, as it is.
+        The job belongs to the batch's session. A repeat of the job's request returns the batch of the first one.
         """
         ...
 
     async def find(
         self, session_id: str, batch_id: str, *, namespace: str = DEFAULT_NAMESPACE
     ) -> InboxBatch | None:
-        """The batch, in whatever state; a settled one without its items."""
+        """The batch, in whatever state; a settled batch has no items."""
         ...
 
     async def list_pending(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[InboxBatch]:
-        """Queued batches that are under no live claim: what a person may still edit."""
+        """Queued batches without a live claim: those that a person may still edit."""
         ...
 
     async def cancel(
         self, session_id: str, batch_id: str, *, namespace: str = DEFAULT_NAMESPACE
     ) -> InboxBatch | None:
-        """The batch, now cancelled and out of the queue; None when it is live-claimed, settled or unknown.
+        """Cancel the batch and remove it from the queue; None if it has a live claim, is settled or unknown.
 
-        The answer shows the batch as it was queued, items included, with state cancelled.
+        The returned batch has its items, and the state cancelled.
         """
         ...
 
@@ -58,14 +58,14 @@ class Inbox(Protocol):
         fence: int | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Claim | None:
-        """A hold on what `model.inbox.takeable` allows now; None when that is nothing.
+        """Claim the batches that `model.inbox.takeable` allows now; None if there are none.
 
         The claim's fence is one more than any fence the first batch had; every batch of the claim gets its own counter
-        raised. `token` is the claimer's: the same token again finds the same live claim (a lost reply). A TTL of 0 can
-        be taken over at once.
+        raised. The claimer chooses `token`: the same token again returns the same live claim (after a lost reply).
+        Another claimer may take over a claim with a TTL of 0 at once.
 
-        With `fence`, the owner is a job, and unless it runs under this fence the claim is refused with `Fenced`:
-        otherwise a worker that stood still would take what was sent after its job had ended.
+        With `fence`, the owner is a job, and the claim raises `Fenced` unless the job runs under this fence: otherwise
+        a worker that was suspended would take input that was sent after its job had ended.
         """
         ...
 
@@ -80,18 +80,19 @@ class Inbox(Protocol):
         token: str,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Claim | None:
-        """A hold on exactly these batches, if an ordinary claim for as many would take exactly them; else None.
+        """Claim exactly these batches, if an ordinary claim for as many would take exactly them; else None.
 
-        A refused exact claim changes nothing: it burns no fence.
+        An exact claim that returns None changes nothing, and raises no fence.
         """
         ...
 
     async def renew(self, claim: Claim, ttl_us: int, *, namespace: str = DEFAULT_NAMESPACE) -> Claim:
-        """The same claim with a new expiry, also when it had run out but nobody had taken it; else ClaimLost."""
+        """Renew the claim; also when it has expired but no other claimer has taken a batch of it. Raises ClaimLost
+        otherwise."""
         ...
 
     async def abandon(self, claim: Claim, *, namespace: str = DEFAULT_NAMESPACE) -> None:
-        """Whatever of the claim is still ours is free again. Saying it twice is fine."""
+        """Release the batches that the claim still holds. A second call does nothing."""
         ...
 
     # Last in every inbox: inside the class its name hides the builtin from annotations below it.

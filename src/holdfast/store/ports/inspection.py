@@ -1,4 +1,4 @@
-"""Inspection: reading everything in one snapshot, for `verify` and for nothing else."""
+"""Inspection: reads all tables in one snapshot, for `holdfast db verify`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 class Inspection(Protocol):
     async def inspect(self, work: Work[T]) -> T:
-        """The answer of a work that reads; all its statements see one instant."""
+        """Run a work that reads; all its statements see one instant."""
         ...
 
     async def engine_integrity(self) -> list[str]:
-        """What the database engine itself finds wrong with its files; nothing if it finds nothing."""
+        """The problems that the database engine itself finds in its files; empty if there are none."""
         ...

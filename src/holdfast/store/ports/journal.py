@@ -1,4 +1,4 @@
-"""The journal: the one kind of write."""
+"""Journal: the fenced, atomic append. It is the only way to change a job."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from holdfast.model.states import Status
 
 
 class Ruling(msgspec.Struct, frozen=True, gc=False):
-    """What a short hold decided to write: events, and where they leave the job. `times`: when they happened, if that
-    was not now, as in the past of a fork."""
+    """The decision of a short hold: events, and the state in which they leave the job. `times`: when the events
+    happened, if not now, as in the past of a fork."""
 
     events: tuple[Event, ...]
     move: Move
@@ -26,92 +26,94 @@ class Ruling(msgspec.Struct, frozen=True, gc=False):
 
 
 def check_plain(ruling: Ruling) -> Ruling:
-    """The ruling, if it only gives the job back: what ends a job, or brings more, goes one at a time."""
-    beside = ruling.extras is not NOTHING and ruling.extras
-    if beside or ruling.move.over or ruling.move.status is Status.RUNNING:
+    """Return the ruling if it only releases the job. One that ends the job, or has extras, needs `hold`."""
+    has_extras = ruling.extras is not NOTHING and ruling.extras
+    if has_extras or ruling.move.over or ruling.move.status is Status.RUNNING:
         msg = f"a hold on many jobs cannot leave one {ruling.move.status}, nor write more than its events"
         raise InvalidMove(msg, hint="Hold that job by itself, with `hold`.")
     return ruling
 
 
 Decide = Callable[[JobHead], Ruling | None]
-"""A pure decision on a head. None means: leave the job alone."""
+"""A pure decision on a head. None: the job stays as it is."""
 
 
 class Journal(Protocol):
     async def append(self, append: Append) -> Head:
-        """Everything in the append is durable, and the job's head is `append.head`.
+        """Write everything in the append, in one transaction; the job's head is then `append.head`.
 
         Guarantees:
-            All or nothing, and only while fence, lease token, head seq and head hash are the ones named and the job is
-            running. Sending the same append again after a lost reply succeeds and writes nothing.
+            All or nothing, and only while the job is running and has the fence, lease token, head seq and head hash
+            that the append names. Sending the same append again after a lost reply succeeds and writes nothing.
 
         Raises:
             Fenced: fence or token are not the current ones, or the job no longer runs. Nothing was written.
-            MailWaiting: `mail_seen` was given and is not the newest. Nothing was written.
+            MailWaiting: the append names a `mail_seen` that is not the newest. Nothing was written.
             Broken: same holder, other head: this process lost track of its own writes and must stop.
 
-        When the move ends the job, its timers go, the next job of its session becomes live, and the job is nobody's.
+        When the move ends the job, its timers are removed, the next job of its session becomes live, and its lease
+        ends.
         """
         ...
 
     @property
     def is_near(self) -> bool:
-        """Whether `append_now` is worth asking: not, if one has to travel to the store."""
+        """Whether `append_now` is worth a try: True on SQLite, where an append needs no round trip."""
         ...
 
     def append_now(self, append: Append) -> Head | None:
-        """As `append`, before this returns. None: it was refused, or cannot be had here and now. Nothing was written,
-        and `append_many` says which it is."""
+        """As `append`, but durable before this returns. None: it was rejected, or is not possible right now. Nothing
+        was written then, and `append_many` returns the reason."""
         ...
 
     async def append_many(self, appends: Sequence[Append]) -> list[Head | HoldfastError]:
-        """The outcome of each append, in order, from as few commits as possible.
+        """Write each append and return its outcome, in order, with as few commits as possible.
 
-        The appends are of different jobs. One that is refused, or breaks a constraint, leaves its neighbours unharmed.
+        The appends are of different jobs. One that is rejected, or breaks a constraint, does not affect the others.
         """
         ...
 
     async def read(self, job_id: str, *, after: int = 0, limit: int | None = None) -> list[SealedEvent]:
-        """Events with seq greater than `after`, in order, bodies included (erased ones are None)."""
+        """Events with a seq greater than `after`, in order, with their bodies (those of erased events are None)."""
         ...
 
     async def since_commit(self, job_id: str, *, limit: int | None = None) -> list[SealedEvent]:
-        """What a resume reads: the first event, the one before the last `checkpoint_saved`, and all from there on, in
-        order. The whole journal, if it has none. `limit` counts those that follow one another, not a first one that
-        stands apart."""
+        """The events that a resume reads: the first event, the one before the last `checkpoint_saved`, and all from
+        there on, in order. The whole journal, if it has no checkpoint. `limit` does not count a first event that is
+        separate from the rest."""
         ...
 
     async def read_many(self, job_ids: Sequence[str]) -> dict[str, list[SealedEvent]]:
-        """All events of each of these jobs, as `read` gives them, in one go: for journals that are short. A job that
-        does not exist is not in the answer."""
+        """All events of each of these jobs, as `read` returns them, in one query: for short journals. A job that does
+        not exist is left out."""
         ...
 
     async def hold(self, job_id: str, decide: Decide) -> Head | None:
-        """A short hold: acquire, append what `decide` says, give back; in one transaction, without agent code.
+        """Short hold: acquire the job, append what `decide` returns, release it, in one transaction without agent code.
 
-        Only on a job that nobody drives (not running, or its lease is over); otherwise, or if `decide` says None, or
-        if the job is over, nothing happens and the answer is None. The fence grows by one. An unknown job is NotFound.
-        `decide` may be called more than once and must be pure.
+        Only a job without a live holder (not running, or its lease has expired) can be held; otherwise, or if `decide`
+        returns None, or if the job has ended, nothing happens and the result is None. The fence grows by one. Raises
+        NotFound for an unknown job. `decide` may be called more than once and must be pure.
         """
         ...
 
     async def hold_expired(self, decide: Decide, *, limit: int = 1000) -> list[tuple[JobHead, Ruling]]:
-        """A short hold on every running job whose lease is over, longest first, up to `limit`, in one transaction.
+        """Short hold on every running job whose lease has expired, longest expired first, up to `limit`, in one
+        transaction.
 
-        Answers with the jobs it wrote to: the head as it was, and what was written. Whether a lease is over is judged
-        inside the transaction, on the row it writes: a holder that renews meanwhile keeps its job, and of two who do
-        this at once one gets each job. Where `decide` says None the job stays as it is.
+        Returns the jobs it wrote to: the head before the hold, and what was written. The expiry of a lease is checked
+        inside the transaction, on the row that it writes: a holder that renews meanwhile keeps its job, and of two
+        concurrent sweeps one gets each job. Where `decide` returns None the job stays as it is.
 
-        A ruling here gives the job back and nothing else; one that ends it, or brings extras, raises InvalidMove and
-        nothing at all is written.
+        A ruling here may only release the job; one that ends it, or has extras, raises InvalidMove, and nothing at all
+        is written.
         """
         ...
 
     async def begin(self, draft: JobDraft, rulings: Sequence[Ruling]) -> Submitted:
-        """The job is submitted and these short holds on it are written, in one commit: nobody finds it with less.
+        """Submit the job and write these short holds on it, in one commit: no reader sees the job without them.
 
-        As `Jobs.submit`, to which a repeat of the request is the same request; the draft carries its job id. A request
-        that was known before is answered as then, and nothing is written.
+        A repeat of the request is recognised as by `Jobs.submit`: it returns the first job, and writes nothing. The
+        draft has a job id.
         """
         ...

@@ -1,7 +1,7 @@
-"""Leases: the right to drive a job until it is declared over.
+"""Leases: the right to drive a job until the lease expires.
 
-Two kinds. A worker has one lease for all the jobs that it drives, kept by beats and judged by the other workers
-(`model.worker_lease`). External agents and the kit have a lease per job, which lasts a time that they were told.
+There are two kinds. A worker has one lease for all the jobs that it drives; it renews it by beats, and other workers
+declare it expired (`model.worker_lease`). External agents and the kit have a lease per job, with a TTL.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from holdfast.model.worker_lease import WorkerLease
 
 AHEAD_US: Final = 2 * SECOND
 WORKERS: Final = "workers"
-"""The topic of hints that a worker has started."""
+"""Wake-up topic: a worker has started."""
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A lease as its holder names it."""
+    """A lease, as its holder identifies it."""
 
     job_id: str
     fence: int
@@ -30,7 +30,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class ClaimAsk(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker asks for. `token` is the worker's own: a repeat after a lost reply finds the same grants."""
+    """A worker's claim request. The worker chooses `token`: a repeat after a lost reply returns the same grants."""
 
     worker: str
     token: str
@@ -40,30 +40,30 @@ class ClaimAsk(msgspec.Struct, frozen=True, kw_only=True):
     ttl_us: int = LEASE_TTL_US
     by_age: bool = False
     namespace: str | None = None
-    """Only jobs of this one. Workers drive those of all."""
+    """Only jobs of this namespace. None, as for workers: jobs of all namespaces."""
 
     most: int | None = None
-    """What the worker may hold in all, by leases that are not over: it is granted no more than that leaves."""
+    """How many jobs the worker may hold in all, by leases that have not expired; limits what this claim grants."""
 
     incarnation: str | None = None
-    """Of the worker's own lease: the jobs are covered by it, and `ttl_us` does not count. Without that lease nothing is
-    granted. None: each job has a lease of its own, for `ttl_us`."""
+    """The incarnation of the worker's lease: it covers the jobs, and `ttl_us` does not count. Nothing is granted if the
+    worker does not have that lease. None: each job has a lease of its own, for `ttl_us`."""
 
     roots: tuple[str, ...] | None = None
-    """Restricted claim: only these jobs, their descendants, and the job with the turn of a session in which one of them
-    stands behind. The latter at once if its lease is over, otherwise only once nobody has claimed it for `AHEAD_US`:
+    """Restricted claim: only these jobs, their descendants, and the job that has the turn of a session in which one of
+    them queues. The latter at once if its lease has expired, otherwise only if no claimer has taken it for `AHEAD_US`:
     until then it is left to its own driver."""
 
     suspect_at: int | None = None
-    """Jobs that have lost so many holders without progress are passed over: another claimer runs them alone. Claims
-    with `roots` or `handed` pass over none."""
+    """The claim skips jobs that have lost this many holders without progress: another claimer runs them in isolation.
+    Claims with `roots` or `handed` skip none."""
 
     handed: Held | None = None
-    """Hand-over: this job and no other, from the holder that still has this lease. It is no takeover."""
+    """Hand-over: claims this job alone, from the holder that still has this lease. It does not count as a takeover."""
 
     @property
     def lease_us(self) -> int:
-        """How long the lease of each granted job lasts by itself."""
+        """The duration of the lease of each granted job."""
         return self.ttl_us if self.incarnation is None else UNTIL_EXPIRED_US
 
 
@@ -73,15 +73,16 @@ def check_worker_lease(lease: WorkerLease) -> None:
     check_name(lease.incarnation, "incarnation of a worker lease")
 
 
-def check_ask(ask: ClaimAsk) -> ClaimAsk:
-    """The question, or an error that says what to change."""
-    check_name(ask.worker, "worker")
-    check_name(ask.token, "lease token")
-    return ask
+def check_ask(request: ClaimAsk) -> ClaimAsk:
+    """Return the request, or raise an error that says what to change."""
+    check_name(request.worker, "worker")
+    check_name(request.token, "lease token")
+    return request
 
 
 class Beat(msgspec.Struct, frozen=True):
-    """The answer to a beat: the row that now has the worker's name, if there is one, and the rows of all others."""
+    """The result of a beat: the row that now has the worker's name, if there is one, and the rows of all other
+    workers."""
 
     mine: WorkerLease | None
     others: tuple[WorkerLease, ...] = ()
@@ -89,46 +90,46 @@ class Beat(msgspec.Struct, frozen=True):
 
 class Leases(Protocol):
     async def start(self, lease: WorkerLease) -> Beat:
-        """The worker has this lease now. Workers that wait for topic `workers` are hinted at.
+        """Store the worker's lease, and send a wake-up for topic `workers`.
 
-        Names are unique: a row of the same name and another incarnation is of a process that this one replaces. What
-        it held is claimable at once, and its next beat finds the other row.
+        Names are unique: a row of the same name and another incarnation belongs to a process that this one replaces.
+        The jobs that it held are claimable at once, and its next beat returns the new row.
         """
         ...
 
     async def beat(self, lease: WorkerLease) -> Beat:
-        """The row has this beat, if it is still there and of this incarnation."""
+        """Write the beat, if the row still exists and has this incarnation."""
         ...
 
-    async def claim(self, ask: ClaimAsk) -> list[Grant]:
-        """Up to `limit` jobs are now running under this worker's token, each with a larger fence than ever before.
+    async def claim(self, request: ClaimAsk) -> list[Grant]:
+        """Claim up to `limit` jobs: each then runs under this worker's token, with a larger fence than ever before.
 
         Claimable are, in these queues and of these kinds (no kinds: any): pending jobs that are ready, waiting jobs
-        whose `wake_at` is due (unless held for a person), and running jobs whose lease is over. Larger priority first,
-        then older `ready_at`, then id; with `by_age` priority does not count. Grants are in that order. With `roots`
-        nothing else is claimable. With `handed` only that job is, while the lease named is its current one.
+        whose `wake_at` is due (unless held for a person), and running jobs whose lease has expired. Larger priority
+        first, then older `ready_at`, then id; with `by_age` priority does not count. Grants are in that order. With
+        `roots` no other job is claimable. With `handed` only that job is, while the named lease is its current one.
 
-        Each grant has `job_claimed` as its newest event. It is a takeover when the last lease was not given back; then
-        `takeovers` is one more than before. No job is granted twice, whatever the number of claimers. A job whose
-        first claim this is comes with its journal.
+        Each grant has `job_claimed` as its newest event. It is a takeover when the last lease was not released; then
+        `takeovers` grows by one. No job is granted twice, whatever the number of claimers. The grant of a job that was
+        never claimed before contains its journal.
         """
         ...
 
     async def renew(self, held: Sequence[Held], ttl_us: int = LEASE_TTL_US) -> set[str]:
-        """The ids of the jobs that are still held; they now are for `ttl_us` from now.
+        """Renew these leases for `ttl_us` from now; returns the ids of the jobs that are still held.
 
-        A job that is missing from the answer is lost: stop driving it. A lease that ran out but was not taken is
-        renewed: the fence, not the clock, says who may write.
+        The lease of a job that is not among them is lost: stop driving it. A lease that has expired but was not taken
+        over is renewed: the fence, not the clock, decides who may write.
         """
         ...
 
     async def expire(
         self, worker: str, incarnation: str | None = None, beat: int | None = None
     ) -> int | None:
-        """The worker's lease and those of its jobs are over; says how many jobs. They are claimable at once.
+        """Expire the worker's lease and those of its jobs, which are then claimable; returns how many jobs.
 
         With an incarnation, and with a beat, only if the worker's row still has them; otherwise nothing changes, and
-        the answer is None. With neither the worker is proven dead, and may have had no row.
+        the result is None. Call it with neither only if the worker is proven dead; it may have no row.
         """
         ...
 
@@ -137,13 +138,13 @@ class Leases(Protocol):
         ...
 
     async def count(self, worker: str) -> int:
-        """How many jobs this worker holds, by leases that are not over."""
+        """The number of jobs that this worker holds, by leases that have not expired."""
         ...
 
     async def owners(self) -> list[str]:
-        """Everybody who holds a job, whether or not the lease is over, by name."""
+        """The names of all holders of jobs, also those whose lease has expired, in order."""
         ...
 
     async def list_expired(self, limit: int = 1000) -> list[str]:
-        """Running jobs whose lease is over, longest first."""
+        """Running jobs whose lease has expired, longest expired first."""
         ...

@@ -1,4 +1,4 @@
-"""The ledger: rows are written by appends only; here they are read."""
+"""Ledger: reads the rows of tool calls. Only appends write them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.model.side_effects import CallStatus
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """A call, and the event that `result_seq` names."""
+    """A call, and the event of its result (`result_seq`)."""
 
     call: CallRow
     result: SealedEvent | None
@@ -21,14 +21,14 @@ class Receipt(msgspec.Struct, frozen=True):
 class Ledger(Protocol):
     """Rows change only through `Journal.append`, in the transaction that writes their event.
 
-    A row may be added, or moved along `CALL_MOVES`; anything else raises InvalidMove and refuses the whole append. A
-    key that another step uses, or that comes back with other arguments, raises KeyReused.
+    An append may add a row, or move one along `CALL_MOVES`; anything else raises InvalidMove and rejects the whole
+    append. A key that another step uses, or that is used again with other arguments, raises KeyReused.
     """
 
     async def find(self, job_id: str, step_key: str, generation: int = 0) -> CallRow | None: ...
 
     async def receipt(self, job_id: str, step_key: str) -> Receipt | None:
-        """The call's latest generation (they count from 0) and the event with its result, if it has one."""
+        """The latest generation of the call (counted from 0) and the event of its result, if there is one."""
         ...
 
     async def find_by_key(self, idempotency_key: str) -> CallRow | None: ...
@@ -38,5 +38,5 @@ class Ledger(Protocol):
         ...
 
     async def counts(self, namespace: str) -> dict[tuple[str, str, str], int]:
-        """How many calls there are per (tool name, side-effect class, status)."""
+        """The number of calls by (tool name, side-effect class, status)."""
         ...

@@ -1,4 +1,4 @@
-"""Mail and timers: what reaches a job from outside."""
+"""Mailbox and timers: the inputs of a job from outside."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from holdfast.model.mailbox import Mail, MailDraft, Sent
 
 class Mailbox(Protocol):
     async def send(self, draft: MailDraft) -> Sent:
-        """The letter is durable and the job's `mail_seq` counts it, in one transaction.
+        """Store the letter and raise the job's `mail_seq`, in one transaction.
 
-        A waiting job whose reason this kind of mail ends becomes pending at once. A job that is over accepts nothing
-        (`accepted=False`). The same operation id again returns the first letter's place (`repeated=True`). An unknown
-        job is NotFound. A body that fits into no event (`LETTER_BYTES_MAX`, `LETTER_DEPTH_MAX`) is TooLarge or
-        InvalidPayload: the job could not read it.
+        A waiting job whose wait reason this kind of mail ends becomes pending at once. A job that has ended accepts no
+        mail (`accepted=False`). The same operation id again returns the number of the first letter (`repeated=True`).
+        Raises NotFound for an unknown job, and TooLarge or InvalidPayload for a body that fits into no event
+        (`LETTER_BYTES_MAX`, `LETTER_DEPTH_MAX`), which the job could not read.
         """
         ...
 

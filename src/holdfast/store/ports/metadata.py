@@ -1,7 +1,7 @@
 """Store metadata: facts about the store itself, such as its last sweep and its last backup.
 
 Metadata belongs to no namespace and does not expire. A user's data never goes here: it would be outside the namespaces,
-outside retention, and in the clear.
+outside retention, and not encrypted.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class MetadataEntry(msgspec.Struct, frozen=True):
 
 
 class Metadata(Protocol):
-    """JSON values by key, one for the whole store."""
+    """JSON values by key, for the whole store."""
 
     async def get(self, key: str) -> MetadataEntry | None:
-        """The value of this key; None, if it has never been written."""
+        """The value of this key; None if it was never written."""
         ...
 
     async def put(self, key: str, value: Any) -> None:
-        """The key has this value from now on, whatever it had before. The last writer wins.
+        """Write the value of this key, in place of any other. The last writer wins.
 
         Raises InvalidPayload for a key that is not a short lower-case name or a value that is not JSON, and TooLarge
         for more than 8 KiB.
@@ -42,7 +42,7 @@ class Metadata(Protocol):
 
 
 def encode_metadata(key: str, value: Any) -> bytes:
-    """The value as canonical JSON, or an error that says what to change."""
+    """Encode the value as canonical JSON, or raise an error that says what to change."""
     if _KEY.fullmatch(key) is None:
         msg = f"{key[:80]!r} is not a metadata key"
         raise InvalidPayload(msg, hint="Use up to 64 lower-case letters, digits and underscores.")

@@ -1,4 +1,4 @@
-"""Namespaces: the walls between tenants of one store."""
+"""Namespaces: the tenants of one store."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class NamespaceRecord(msgspec.Struct, frozen=True):
 
 
 class Namespaces(Protocol):
-    """`default` always exists."""
+    """The namespace `default` always exists."""
 
     async def create(self, namespace: str) -> bool:
-        """The namespace exists; True if it did not before."""
+        """Create the namespace if it does not exist; returns whether it was created."""
         ...
 
     async def list(self) -> list[NamespaceRecord]:
-        """All of them, by name."""
+        """All namespaces, by name."""
         ...

@@ -1,4 +1,4 @@
-"""Queues: what they take before they say no. A queue without limits takes everything."""
+"""Queue limits (admission control). A queue without limits accepts every job."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from holdfast.model.queue_limits import QueueLimits
 
 
 class Queues(Protocol):
-    """Limits are looked at where a request comes in: `jobs.submit`, `jobs.submit_many`, `inbox.deliver`,
-    `schedules.fire`. A request that was accepted before is answered as before. Children, forks and requeued jobs
-    belong to work that was let in, and always fit. Of two requests for the last place one gets it."""
+    """Limits are checked where a request enters: `jobs.submit`, `jobs.submit_many`, `inbox.deliver`, `schedules.fire`.
+    A request that was accepted before gets the same result again. Children, forks and requeued jobs belong to admitted
+    work, and are always accepted. Of two requests for the last place one gets it."""
 
     async def limit(self, limits: QueueLimits) -> None:
         """Set the limits of a queue. Without limits it accepts every job."""

@@ -1,4 +1,4 @@
-"""Retention: the one door through which facts leave the store."""
+"""Retention: erases and removes ended jobs, and collects blobs that nothing refers to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.model.retention import Pruned, RetentionPolicy, Tombstone
 
 
 class Freed(msgspec.Struct, frozen=True):
-    """How many blobs are gone, and how many bytes they had."""
+    """How many blobs were removed, and their bytes."""
 
     blobs: int
     size: int
@@ -19,26 +19,27 @@ class Freed(msgspec.Struct, frozen=True):
 
 class Retention(Protocol):
     async def over(self, policy: RetentionPolicy, *, after: str = "", limit: int = 100) -> list[str]:
-        """Jobs that have been over for as long as the policy says, and are not pruned that way, by id after `after`.
+        """Jobs that ended as long ago as the policy says, and are not pruned that way yet, by id after `after`.
 
-        Which of them may be pruned is decided by `prune`.
+        `prune` decides which of them may be pruned.
         """
         ...
 
     async def prune(
         self, job_ids: Sequence[str], policy: RetentionPolicy, *, dry_run: bool = False
     ) -> list[Pruned]:
-        """Each of these jobs is erased or removed, or kept for a reason; all of it in one commit.
+        """Erase or remove each of these jobs, unless a reason forbids it; all in one commit.
 
-        The rule is `model.retention.kept_because`, asked while the job is locked. A job that is gone is not in the
-        answer. With `dry_run` nothing is written, and the answer is what would have been.
+        The rule is `model.retention.find_reason_to_keep`, applied while the job is locked. A job that does not exist is
+        left out of the result. With `dry_run` nothing is written; the result is what the call would do.
         """
         ...
 
     async def find_tombstone(self, job_id: str) -> Tombstone | None:
-        """What is kept of a job that was erased or removed."""
+        """The tombstone of a job that was erased or removed."""
         ...
 
     async def collect(self, *, grace_us: int, batch: int, dry_run: bool = False) -> Freed:
-        """The blobs that nothing refers to, and that nobody has stored for `grace_us`, are gone; `batch` per commit."""
+        """Remove the blobs that nothing refers to and that were last stored at least `grace_us` ago; `batch` per
+        commit."""
         ...

@@ -1,4 +1,4 @@
-"""Schedules: which job begins when. Whoever finds one due may fire it; it fires once."""
+"""Schedules (cron). Any process that finds a schedule due may fire it; each due time fires once."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from holdfast.model.schedule import Schedule
 
 class Schedules(Protocol):
     async def put(self, schedule: Schedule) -> Schedule:
-        """The schedule stands as given, in place of any other under its id; the answer is what is stored.
+        """Store the schedule, in place of any other under its id; returns the stored one.
 
-        One that had the same times before goes on where it stands: its `next_at`, its pause and the instant of its
-        making stay. With other times it starts from the given `next_at`, and a pause stays.
+        If the stored schedule had the same times, its `next_at`, its pause and its creation time stay. With other times
+        it starts from the given `next_at`, and a pause stays.
         """
         ...
 
     async def get(self, schedule_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Schedule:
-        """The schedule, or NotFound."""
+        """The schedule. Raises NotFound."""
         ...
 
     async def list(
         self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, cursor: str | None = None
     ) -> Page[Schedule]:
-        """Schedules by id. The cursor of one page leads to the next."""
+        """Schedules by id, a page at a time; pass the cursor of a page to get the next."""
         ...
 
     async def due(self, *, limit: int = 100) -> tuple[Schedule, ...]:
-        """Schedules of all namespaces whose instant has come and that are not paused, longest due first."""
+        """Schedules of all namespaces that are due and not paused, longest due first."""
         ...
 
     async def fire(self, schedule: Schedule, job: JobDraft | None, next_at: int) -> Submitted | None:
-        """The job exists and the schedule stands at `next_at`, in one transaction; None: not by this call.
+        """Submit the job and move the schedule to `next_at`, in one transaction. None: this call submitted no job.
 
-        It is done only if the stored schedule still is the given one and is not paused; so of two that fire the same
-        instant one does, and nobody fires what was changed or removed meanwhile. A job that stood under this request
-        key before is left as it is. Without a job the instant is left out: the answer is then None, too. Busy leaves
-        everything as it was.
+        It fires only if the stored schedule equals `schedule` and is not paused; so of two processes that fire the same
+        due time one does, and a schedule that was changed or removed meanwhile does not fire. A job that already exists
+        under this request key is left unchanged. Without a job the due time is skipped, and the result is None, too.
+        Busy leaves everything unchanged.
         """
         ...
 
     async def pause(self, schedule_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Schedule:
-        """The schedule does not fire; NotFound if there is none. Twice is once."""
+        """Pause the schedule; a second call does nothing. Raises NotFound."""
         ...
 
     async def resume(self, schedule_id: str, next_at: int, *, namespace: str = DEFAULT_NAMESPACE) -> Schedule:
-        """The schedule fires again, from `next_at` on; NotFound if there is none. One that was not paused is left."""
+        """Resume the schedule, from `next_at` on; one that is not paused is left unchanged. Raises NotFound."""
         ...
 
     async def remove(self, schedule_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> bool:
-        """There is no such schedule; says whether there was one. Its jobs stay."""
+        """Remove the schedule; returns whether it existed. Its jobs stay."""
         ...

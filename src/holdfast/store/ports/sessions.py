@@ -22,8 +22,9 @@ from holdfast.model.session import (
 
 
 class SessionScope(msgspec.Struct, frozen=True):
-    """How much to load: the whole graph, the ancestry of one leaf (None: the persisted one), or the head alone: leaf,
-    frames and checkpoint, without nodes and usage, which takes the same time however long the session is."""
+    """How much of a session to load: the whole graph; the ancestry of one leaf (None: the persisted one); or the head
+    alone: leaf, frames and checkpoint, without nodes and usage, which takes the same time however long the session
+    is."""
 
     active_path: bool = False
     leaf_node_id: str | None = None
@@ -38,21 +39,21 @@ HEAD = SessionScope(head_only=True)
 class Sessions(Protocol):
     """Every method takes the namespace last; ids of one namespace mean nothing in another.
 
-    `handle` names a persisted binding: the first commit (or `save_meta`) through a handle binds it to its session, for
+    `handle` names a persisted binding: the first commit (or `save_meta`) through a handle binds it to its session for
     ever; another session through the same handle raises SessionBound. Without a handle nothing is bound.
     """
 
     async def commit(
         self, commit: TurnCommit, *, handle: str | None = None, namespace: str = DEFAULT_NAMESPACE
     ) -> Committed:
-        """The turn is durable with everything it names, or nothing is.
+        """Commit the turn with everything it names, or nothing.
 
         The checks run in the order that `holdfast.model.session` gives. Committing a node again replaces it and clears
         its tombstone. With `replace` the graph is exactly `nodes`. The new leaf is `leaf_node_id`, or, when that is
-        None, the last appended node, or the leaf there was. Frames are added or replaced by id; `frame_id` None keeps
+        None, the last appended node, or the previous leaf. Frames are added or replaced by id; `frame_id` None keeps
         the current frame. An attachment's first stamp wins. Completed batches drop their items and leave the queue.
 
-        Raises: SessionBound, TurnConflict, HeadMoved, ClaimLost, InvalidPayload. Nothing was written.
+        Raises SessionBound, TurnConflict, HeadMoved, ClaimLost or InvalidPayload; nothing was written then.
         """
         ...
 
@@ -74,18 +75,18 @@ class Sessions(Protocol):
         cursor: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Page[SessionRecord]:
-        """Sessions that have a commit or a job, newest id first; with `text`, those that have it in their id, whatever
-        the case of A to Z."""
+        """Sessions that have a commit or a job, newest id first; with `text`, those whose id contains it (A to Z match
+        in either case)."""
         ...
 
     async def find_bound_session(self, handle: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
-        """The session a handle serves, if it is bound."""
+        """The session that the handle is bound to, if it is bound."""
         ...
 
     async def node(
         self, session_id: str, node_id: str, *, namespace: str = DEFAULT_NAMESPACE
     ) -> SessionNode | None:
-        """The node, unless it is tombstoned or unknown."""
+        """The node; None if it is tombstoned or unknown."""
         ...
 
     async def save_meta(
@@ -97,13 +98,13 @@ class Sessions(Protocol):
     async def tombstone(
         self, session_id: str, node_ids: Sequence[str], *, namespace: str = DEFAULT_NAMESPACE
     ) -> int:
-        """The nodes are hidden from every load; says how many were visible before."""
+        """Hide the nodes from every load; returns how many were visible before."""
         ...
 
     async def vacuum(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Vacuumed:
-        """Tombstoned nodes are gone; reports only what this call removed."""
+        """Remove tombstoned nodes; returns what this call removed."""
         ...
 
     async def gc(self, *, older_than_us: int = 0, namespace: str = DEFAULT_NAMESPACE) -> Collected:
-        """Blobs of this namespace that nothing refers to, and that are older than the grace period, are gone."""
+        """Remove blobs of this namespace that nothing refers to and that are older than the grace period."""
         ...

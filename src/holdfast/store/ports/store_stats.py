@@ -1,4 +1,4 @@
-"""Store statistics: the state of the store in a few numbers."""
+"""Store statistics: jobs by queue, status and reason, and the size of the store."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from holdfast.model.store_stats import StoreStats
 
 class StoreStatsReader(Protocol):
     async def look(self) -> StoreStats:
-        """The store at one instant, its lines by queue, status and reason.
+        """The statistics of the store at one instant.
 
-        It costs as much as there are jobs that are not over, and nothing for those that are: too much for every
-        request, and little enough for every few seconds.
+        The cost grows with the number of unfinished jobs, not with that of ended ones: read it every few seconds, not
+        with every request.
         """
         ...

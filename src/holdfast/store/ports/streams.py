@@ -1,4 +1,4 @@
-"""Streams: what running code says while it runs. Nothing rests on it."""
+"""Streams: output of running jobs for readers. The journal does not record it, and nothing is decided by it."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from holdfast.store.ports.leases import Held
 
 
 class Said(msgspec.Struct, frozen=True):
-    """A passage, and the lease under which it was said."""
+    """A passage, and the lease under which it was emitted."""
 
     held: Held
     passage: Passage
 
 
-def check_said(said: Said) -> Said:
-    """The passage as it can be written, or an error that says what is wrong with it."""
-    check_passage(said.passage)
-    if said.passage.fence != said.held.fence:
-        msg = f"a passage under fence {said.passage.fence} by a holder with fence {said.held.fence}"
+def check_said(written: Said) -> Said:
+    """Return the passage, or raise an error that says what is wrong with it."""
+    check_passage(written.passage)
+    if written.passage.fence != written.held.fence:
+        msg = f"a passage under fence {written.passage.fence} by a holder with fence {written.held.fence}"
         raise InvalidPayload(msg, hint="A holder says things under its own fence.")
-    return said
+    return written
 
 
 class Streams(Protocol):
-    async def append(self, said: Sequence[Said]) -> list[bool]:
-        """Whether each passage is in its job's stream; all of it in one commit.
+    async def append(self, passages: Sequence[Said]) -> list[bool]:
+        """Append the passages, in one commit; returns for each whether it is in its job's stream.
 
-        False: the lease is not the current one, and nothing of the passage was written, nor ever will be. The lease is
-        judged while the head is locked, so what a holder said lies in front of what its successor says. Sending a
-        passage again after a lost reply writes nothing and says True. Whoever waits for `stream:ID` is told.
+        False: the lease is not the current one, and the passage was not written and never will be. The lease is checked
+        while the head is locked, so all output of a holder comes before that of its successor. Sending a passage again
+        after a lost reply writes nothing and returns True. Sends a wake-up for `stream:ID`.
         """
         ...
 
     async def read(self, job_id: str, *, after: Cursor = START, limit: int = 100) -> list[Passage]:
-        """Passages that end behind the cursor, in order. The first may begin before it."""
+        """Passages that end after the cursor, in order. The first may begin before it."""
         ...
 
     async def attempts(self, job_id: str) -> dict[str, int]:
-        """The last attempt of each step that has said anything, by step key."""
+        """The last attempt of each step that has emitted anything, by step key."""
         ...

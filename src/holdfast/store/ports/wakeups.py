@@ -1,7 +1,7 @@
-"""Wake-ups: hints that something may be worth a look. Polling is the truth.
+"""Wake-ups: hints that a topic may have changed. Correctness rests on polling.
 
-A hint may be lost, doubled or late; nothing may depend on one. It exists so that an idle worker picks a job up within a
-millisecond and asks the database once a second.
+A hint may be lost, duplicated or late; nothing may depend on one. With hints, an idle worker claims a new job within a
+millisecond although it polls the database only once a second.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Protocol
 
 class Wakeups(Protocol):
     async def wait(self, topics: AbstractSet[str], timeout_s: float) -> frozenset[str]:
-        """Topics that were hinted at since the last call, as soon as there is one; none when the time is over.
+        """Wait until there is a hint for one of the topics; returns those hinted at since the last call. Empty after
+        `timeout_s`.
 
-        Topics are `queue:NAME`, `job:ID`, `session:ID` and `stream:ID` (of a job). Hints that arrived while nobody
-        waited are kept, so a hint between two calls is not missed. The set may change while somebody waits: what
-        counts is what is in it when a hint comes.
+        Topics are `queue:NAME`, `job:ID`, `session:ID` and `stream:ID` (of a job). Hints that arrive between two calls
+        are kept for the next one. The caller may change the set during the wait: a hint is matched against its content
+        at that moment.
         """
         ...
 
     def hint(self, topic: str) -> None:
-        """Tell the others. Called after the commit that makes it true, never before."""
+        """Send a hint to all waiters. Call it after the commit that it announces, never before."""
         ...

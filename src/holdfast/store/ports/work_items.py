@@ -1,4 +1,4 @@
-"""Work items: the jobs that are routed by capability."""
+"""Work items: jobs that are routed by capability."""
 
 from __future__ import annotations
 
@@ -14,35 +14,37 @@ from holdfast.model.work import WorkWhich
 
 
 class WorkRow(msgspec.Struct, frozen=True):
-    """A work item, and how its job is going."""
+    """A work item, and the head of its job."""
 
     item: WorkItemRow
     head: JobHead
 
 
 class WorkItemStore(Protocol):
-    """They are submitted like any other job, with a draft that says what they are."""
+    """Work items are submitted like any other job, with a draft that has a work item."""
 
     async def find(self, job_id: str) -> WorkItemRow | None:
-        """What is asked of this job; None, if it is no work item."""
+        """The work item of this job; None if the job is no work item."""
         ...
 
-    async def list(self, which: WorkWhich, *, limit: int = 100, cursor: str | None = None) -> Page[WorkRow]:
-        """Work items, newest id first. The cursor of one page leads to the next."""
+    async def list(
+        self, work_filter: WorkWhich, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[WorkRow]:
+        """Work items, newest id first, a page at a time; pass the cursor of a page to get the next."""
         ...
 
     async def counts(
         self, *, namespace: str = DEFAULT_NAMESPACE
     ) -> Mapping[tuple[str, Status, WaitReason | None], int]:
-        """How many work items of each project have each status, and wait for each reason."""
+        """The number of work items by project, status and wait reason."""
         ...
 
     async def find_unclaimed(self, limit: int = 100) -> Sequence[str]:
-        """Pending work of all namespaces that should not wait for somebody to claim it, by id: its deadline has passed,
-        or somebody wrote to it."""
+        """Ids of pending work items of all namespaces that need attention before an agent claims them: their deadline
+        has passed, or they have mail."""
         ...
 
     async def find_unpreferred(self, capabilities: Sequence[str], *, grace_us: int) -> Sequence[str]:
-        """The kinds of pending work for these capabilities that was ready for so long, and that no agent of the type it
-        prefers has taken."""
+        """The kinds of pending work items for these capabilities that have been ready for `grace_us`, and that no agent
+        of their preferred type has claimed."""
         ...

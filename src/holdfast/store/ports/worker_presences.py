@@ -1,4 +1,4 @@
-"""Workers that say that they are there."""
+"""Worker presences: the heartbeats of worker processes."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from holdfast.model.worker_presence import HeartbeatReply, Presence, SeenWorker
 
 
 class WorkerPresences(Protocol):
-    """Time is the store's. Presences belong to no namespace: a worker drives the jobs of all of them."""
+    """Times are store time. Presences belong to no namespace: a worker drives jobs of all namespaces."""
 
     async def beat(self, presence: Presence) -> HeartbeatReply:
-        """The worker was there just now, and is as it says.
+        """Record a heartbeat of the worker, with its presence.
 
-        Another process of the same name takes its place, and starts anew: what its predecessor was asked is not asked
-        of it. Who was silent for a day is forgotten.
+        Another process of the same name replaces it, without the requests that its predecessor got. A worker that was
+        silent for a day is removed.
         """
         ...
 
     async def list(self, *, limit: int = 100, cursor: str | None = None) -> Page[SeenWorker]:
-        """Workers by name. The cursor of one page leads to the next."""
+        """Workers by name, a page at a time; pass the cursor of a page to get the next."""
         ...
 
     async def ask_to_drain(self, worker: str, act: ActDraft) -> SeenWorker:
-        """The worker hears with its next beat that it shall drain, and the line of the audit log says who wants it, in
-        the same transaction. Asked again, the first time stands, and there is no other line.
+        """Request that the worker drains: it gets the request with its next beat. The audit log gets a line that says
+        who requested it, in the same transaction. A second request changes nothing and writes no line.
 
         Raises:
-            NotFound: It is not listed.
-            InvalidMove: It would not heed it.
+            NotFound: No such worker is listed.
+            InvalidMove: The worker does not support draining.
         """
         ...
 
     async def remove(self, worker: str, identity: str) -> bool:
-        """This process is not there any more; says whether it was. Another one of the same name stays."""
+        """Remove the presence of this process; returns whether it existed. Another process of the same name stays."""
         ...

@@ -1,1 +1,1 @@
-"""Postgres: executor, error translation, wake-ups; nothing else."""
+"""Postgres backend: executor, connection pool, server clock, error translation, wake-ups, migrations."""

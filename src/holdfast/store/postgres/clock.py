@@ -1,4 +1,4 @@
-"""Looks at the server's clock, and records its steps."""
+"""Looks at the Postgres server's clock, and records its steps."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.store_clock import Look, ServerStoreClock, warn_of_step
 
 TRIES: Final = 5
-"""More processes than this do not record different steps between two looks."""
+"""Looks before it gives up. It looks again after each step that it, or meanwhile another process, has recorded."""
 
 
 async def look_at_server(connection: Connection, clock: ServerStoreClock) -> None:
-    """The clock predicts store time from now on; a step that was found is recorded. Any thread may do so, on a
-    connection of its own event loop."""
+    """Read the server's clock, so that the store clock predicts from now on; record a step if there is one. Any thread
+    may call it, on a connection of its own event loop."""
     tx = PostgresTransaction(connection, clock)
     submitted_at = 0
     if not clock.is_known:

@@ -1,9 +1,10 @@
-"""A few connections to one server, opened when needed and kept for the next user.
+"""Connection pool: connections to one server, opened when needed and kept for the next user.
 
 asyncpg has a pool, and it does more than a store needs: it hands out proxies, guards every call of them, and resets
-what it gets back, which costs a good part of a small append. Here connections lie on a stack. Whoever takes one uses it
-alone, and it goes back only if it is certain to be between two statements: after a clean end, or after the server said
-no. Anything else (a lost server, a cancelled task) ends it, because nobody knows who speaks next on it.
+each returned connection, which costs a good part of a small append. Here idle connections lie on a stack. A task that
+takes a connection uses it alone. The connection returns to the stack only if it is certain to be between two
+statements: after a clean end, or after the server reported an error. After anything else (a lost server, a cancelled
+task) it is terminated, because the state of the protocol is unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from holdfast.errors import HoldfastError
 from holdfast.store.executor import RunAgain
 
 IDLE_S: Final = 300.0
-"""A connection that nobody needed for so long is closed."""
+"""A connection that was idle for this long is closed."""
 
 _BETWEEN_STATEMENTS: Final = (HoldfastError, RunAgain, asyncpg.PostgresError)
 """After these the server waits for the next statement."""
@@ -30,7 +31,7 @@ Connection: TypeAlias = "asyncpg.Connection[Any]"
 
 
 class One:
-    """The block around a connection. Written out, because a generator for it costs more than the rest of it."""
+    """Context manager around a connection. A class, because a generator would cost more than the rest of it."""
 
     __slots__ = ("_connection", "_connections")
 
@@ -48,7 +49,7 @@ class One:
 
 
 class Connections:
-    """At most `most` at a time; whoever comes then waits."""
+    """At most `most` connections at a time; a further task waits."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], *, most: int) -> None:
         self._connect = connect
@@ -58,20 +59,20 @@ class Connections:
         self._used: set[Connection] = set()
         self._closed = False
         self.look: Callable[[Connection], Awaitable[None]] | None = None
-        """Called with a connection before it is used for the first time, and with any one while `is_stale`."""
+        """Called with a connection before its first use, and before any use while `is_stale()`."""
         self.is_stale: Callable[[], bool] = lambda: False
 
     def one(self) -> One:
-        """A connection that is ours alone inside the block."""
+        """Take a connection for the block; it is returned at its end."""
         return One(self)
 
     async def take(self) -> Connection:
-        """A connection that is ours alone until it is given back."""
+        """Take a connection; no other task uses it until `give_back`."""
         await self._free.acquire()
         try:
-            kept = self._kept()
-            connection = kept or await self._connect()
-            if self.look is not None and (kept is None or self.is_stale()):
+            idle = self._kept()
+            connection = idle or await self._connect()
+            if self.look is not None and (idle is None or self.is_stale()):
                 await self._look(self.look, connection)
         except BaseException:
             self._free.release()
@@ -88,7 +89,7 @@ class Connections:
             raise
 
     def give_back(self, connection: Connection, error: BaseException | None) -> None:
-        """It is the next one's, if what has happened on it leaves no doubt who speaks next."""
+        """Return a connection. It is terminated if the error leaves the state of the protocol unknown."""
         try:
             if error is not None and not isinstance(error, _BETWEEN_STATEMENTS):
                 connection.terminate()
@@ -98,7 +99,7 @@ class Connections:
             self._free.release()
 
     def _kept(self) -> Connection | None:
-        """The one that was used last, so that those beyond the need grow old."""
+        """The connection that was used last, so that those that are not needed grow old."""
         while self._idle:
             connection, _ = self._idle.pop()
             if not connection.is_closed():
@@ -117,7 +118,7 @@ class Connections:
             self._idle.popleft()[0].terminate()
 
     async def close(self, patience_s: float) -> None:
-        """Every connection is closed, after a patient while also under whoever still uses one."""
+        """Close every connection; after `patience_s` also those that are still in use."""
         self._closed = True
         while self._idle:
             with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):

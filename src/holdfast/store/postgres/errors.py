@@ -1,4 +1,4 @@
-"""Postgres' errors in our words, by SQLSTATE, never by message."""
+"""Postgres error translation: by SQLSTATE, never by message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONNECTION_LOST = (
     asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
 )
-"""What asyncpg raises when there is nobody at the other end, or when it has lost count of who said what last."""
+"""Exceptions of asyncpg when the server does not answer, or when the state of the protocol is unknown."""
 
 _BY_STATE: dict[str, tuple[type[HoldfastError], str, str | None]] = {
     "22": (
@@ -59,18 +59,18 @@ _BY_STATE: dict[str, tuple[type[HoldfastError], str, str | None]] = {
 }
 
 COLLIDED = frozenset({"40001", "40P01"})
-"""Serialisation failure and deadlock: certainly nothing was written, and trying again is the remedy."""
+"""Serialisation failure and deadlock: nothing was written, and a retry is the remedy."""
 
 AWAY = ("57P", "08", "53300")
 
 
 def translate(error: BaseException, where: str) -> HoldfastError:
-    """The same news as one of our errors; the original stays as its cause."""
+    """Translate an error of asyncpg into one of ours; the original is its cause."""
     state = getattr(error, "sqlstate", None) or ""
     for prefix in (state, state[:2]):
         if prefix in _BY_STATE:
-            kind, words, hint = _BY_STATE[prefix]
-            translated = kind(f"{words} ({where}: {error})", hint=hint)
+            kind, text, hint = _BY_STATE[prefix]
+            translated = kind(f"{text} ({where}: {error})", hint=hint)
             break
     else:
         if isinstance(error, CONNECTION_LOST):
@@ -84,6 +84,6 @@ def translate(error: BaseException, where: str) -> HoldfastError:
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether the server cannot be reached at the moment, as opposed to having said no."""
+    """Whether the server cannot be reached at the moment, as opposed to having rejected the statement."""
     state = getattr(error, "sqlstate", None) or ""
     return isinstance(error, CONNECTION_LOST) or state.startswith(AWAY)

@@ -1,16 +1,17 @@
-"""Postgres behind the Executor: prepared, few round trips, and patient with a server that goes away.
+"""Postgres executor: prepared statements, few round trips, retries while the server is away.
 
-A connection can die at any byte. Before COMMIT was sent, nothing is written. While COMMIT is under way, nobody knows:
-the server may have committed and the answer got lost. Both are handled the same: the unit of work runs again on a new
-connection, for as long as patience lasts. That is safe because every write recognises itself (by head hash, request
-key, source key, operation id or token) and then answers as if it had been the first.
+A connection can break at any byte. If it breaks before COMMIT was sent, nothing is written. If it breaks during COMMIT,
+the outcome is unknown: the server may have committed and the reply was lost. Both are handled the same way: the unit of
+work runs again on a new connection, until the time limit (`patience_s`) ends. That is safe because every write
+recognises its first run (by head hash, request key, source key, operation id or token) and then returns the same
+result.
 
-A client can be back before the server is through with its COMMIT. Most writes then meet a row that the first try still
-holds, and wait; a claim would pass it over and take other jobs. So a try whose COMMIT was lost is over, one way or the
-other, before the next one begins: its process on the server is no longer at work.
+A client can reconnect before the server has finished its COMMIT. Most writes then meet a row that the first try still
+locks, and wait; a claim would skip the locked row and take other jobs. So before the next try begins, the try whose
+COMMIT was lost has been decided: its server process is no longer active.
 
-If patience ends first, the error tells the two apart: StoreUnavailable means that nothing was written, OutcomeUnknown
-means ask again with the same call.
+If the time limit ends first, the error tells the two cases apart: StoreUnavailable means that nothing was written;
+OutcomeUnknown means that the caller repeats the same call.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class PostgresExecutor:
                 if attempt.unsure:
                     await self._over(connection, attempt)
                 tx = PostgresTransaction(connection, self._clock)
-                # A statement without BEGIN is its own transaction: from here on it may have been committed.
+                # A statement without BEGIN is its own transaction: from here on it may be committed.
                 attempt.committing = True
                 attempt.backend = connection.get_server_pid()
                 return await tx.rows(statement, **values)
@@ -106,7 +107,7 @@ class PostgresExecutor:
         return result
 
     async def _over(self, connection: Connection, attempt: _Attempt) -> None:
-        """The try whose COMMIT was lost is decided; or TimeoutError when patience ends first."""
+        """Wait until the try whose COMMIT was lost is decided. Raises TimeoutError at the deadline."""
         while await connection.fetchval(_AT_WORK, attempt.backend):
             if asyncio.get_running_loop().time() >= attempt.deadline:
                 raise TimeoutError("the server is still at the commit whose reply was lost")
@@ -124,7 +125,7 @@ class PostgresExecutor:
         return await self._patiently(reading)
 
     async def with_connection(self, run: Callable[[Connection], Awaitable[T]]) -> T:
-        """What the function gives, called with a connection of its own: again, if that breaks."""
+        """Call the function with a connection and return its result; call it again if the connection breaks."""
 
         async def work(_: _Attempt) -> T:
             async with self.connections.one() as connection:
@@ -133,7 +134,7 @@ class PostgresExecutor:
         return await self._patiently(work)
 
     async def _patiently(self, run: _Run[T]) -> T:
-        """The result, after as many tries as the server's absences and collisions take."""
+        """Run, and retry while the server is away or the transaction collides; return the result."""
         if self._closed:
             msg = "the store is closed"
             raise StoreUnavailable(msg, hint="Open it again.")
@@ -165,7 +166,7 @@ class PostgresExecutor:
         self._wakeups.spread(topics)
 
     async def close(self) -> None:
-        """Nobody is at work any more, and every connection is closed."""
+        """Close every connection; running work gets `patience_s` to finish."""
         if not self._closed:
             self._closed = True
             await self.connections.close(self._patience_s)
@@ -175,7 +176,7 @@ _Run = Callable[["_Attempt"], Awaitable[T]]
 
 
 class _Attempt:
-    """What is known about the tries so far. `unsure`: one of them may have been committed."""
+    """State of the tries so far. `unsure`: one of them may have been committed."""
 
     __slots__ = ("backend", "collisions", "committing", "deadline", "hints", "tries", "unsure")
 

@@ -1,4 +1,4 @@
-"""Opening a store on Postgres."""
+"""Open a store on Postgres."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ CONNECTIONS_MAX: Final = 10
 CONNECT_S: Final = 10.0
 STATEMENTS_KEPT: Final = 512
 COMMAND_S: Final = 35.0
-"""Longer than any statement may take on the server: who has heard nothing by then talks to nobody."""
+"""Client-side time limit of a statement, longer than the server's: the connection is lost if it passes."""
 
 _SESSION: Final = {
     "application_name": "holdfast",
-    # A server's default of `off` must not reach us: what is acknowledged is on disk.
+    # Overrides a server's default of `off`: an acknowledged commit is on disk.
     "synchronous_commit": "on",
-    # All below the lease's 30 s, so that a frozen client lets go before its jobs are taken over.
+    # None is longer than the lease's 30 s, so that a frozen client loses its locks before its jobs are taken over.
     "lock_timeout": "5s",
     "statement_timeout": "30s",
     "idle_in_transaction_session_timeout": "10s",
     "default_transaction_isolation": "read committed",
-    # Our statements are fixed and few: planning one anew for its values costs more than running it.
+    # Our statements are fixed and few: planning one again for its values costs more than running it.
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
-    # Every statement of ours has its index. A table that is still small would tempt the planner to read it whole, and
-    # to lock its rows in the order they lie instead of in the order everybody uses.
+    # Every statement of ours has its index. The planner would scan a table that is still small, and lock its rows in
+    # their physical order instead of the order that all processes use.
     "enable_seqscan": "off",
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "3",
@@ -67,10 +67,12 @@ async def open_postgres(
     patience_s: float = 10.0,
     codec: Codec | None = None,
 ) -> SqlStore:
-    """A store in this database's schema, made if it is not there; refused if it cannot keep its tier.
+    """Open the store in this schema of the database; create it if it does not exist.
 
-    Without a clock (production) store time is the server's clock less its steps; a test passes a virtual one.
-    `migrations` are the package's own, unless a test brings a longer list.
+    Without a clock (production) store time is the server's clock less its steps; a test passes a virtual clock.
+    `migrations` are the package's own, unless a test passes a longer list.
+
+    Raises TierNotKept if the server is too old, or does not allow synchronous commits.
     """
     check_name(schema, "schema")
     connect = functools.partial(
@@ -126,8 +128,8 @@ async def open_postgres(
 
 
 async def _begin_server_clock(executor: PostgresExecutor, clock: ServerStoreClock) -> None:
-    """The clock knows store time, and looks at the server again with each new connection, beside a statement if it has
-    not for a while, and whenever it is told to."""
+    """Look at the server's clock now, with each new connection, before a statement when the last look is old, and
+    whenever `sync` does."""
     connections = executor.connections
 
     async def look(connection: Connection) -> None:
@@ -143,7 +145,7 @@ async def _begin_server_clock(executor: PostgresExecutor, clock: ServerStoreCloc
 
 
 async def _integrity() -> list[str]:
-    """Postgres checks its pages as it reads them; its own tools (amcheck, checksums) are the administrator's."""
+    """Empty: Postgres checks its pages as it reads them; an administrator runs its own tools (amcheck, checksums)."""
     return []
 
 
@@ -154,7 +156,7 @@ async def _settings(connections: Connections) -> dict[str, str]:
 
 
 def _tier(details: dict[str, str]) -> Tier:
-    """What the server can keep, by its own settings."""
+    """The durability tier that the server's settings allow."""
     if int(details["server_version_num"]) < OLDEST_SERVER:
         msg = f"the server is PostgreSQL {details['server_version']}, Holdfast needs at least 15"
         raise TierNotKept(msg, hint="Upgrade the server.")
@@ -164,12 +166,12 @@ def _tier(details: dict[str, str]) -> Tier:
             msg,
             hint="A connection pooler may drop session settings: bypass it, or set synchronous_commit for the role.",
         )
-    kept = details["fsync"] == "on" and details["full_page_writes"] == "on"
-    return Tier.POSTGRES if kept else Tier.POSTGRES_REDUCED
+    durable = details["fsync"] == "on" and details["full_page_writes"] == "on"
+    return Tier.POSTGRES if durable else Tier.POSTGRES_REDUCED
 
 
 def _without_password(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    login, at, place = rest.rpartition("@")
+    scheme, separator, remainder = url.partition("://")
+    login, at, place = remainder.rpartition("@")
     user = login.partition(":")[0]
     return f"{scheme}{separator}{user}{at}{place}"

@@ -1,4 +1,4 @@
-"""Migrating a Postgres schema, under a lock that ends with its transaction."""
+"""Postgres migrations, under an advisory lock that ends with its transaction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.store.sql.dialect import POSTGRES, render
 from holdfast.store.sql.migrate import MIN_READER, RECORD, Applied, Migration
 
 LOCK: Final = 0x484F4C44
-"""One advisory lock for all migrations: two processes that start together take turns."""
+"""The advisory lock of all migrations: of two processes that start together, the second waits."""
 
 
 class PostgresSchema:
@@ -43,8 +43,8 @@ class PostgresSchema:
 
     async def apply(self, *migrations: Migration) -> list[Migration]:
         async with self._connections.one() as connection, connection.transaction():
-            # A migration takes the time it takes, and so does waiting for somebody else's. Only a table that is in
-            # use is not waited for longer than usual: everybody else would have to queue up behind us.
+            # No time limit for a migration, nor for waiting for that of another process. The lock of a table that is in
+            # use has the usual limit: all other statements on the table queue up behind a waiting migration.
             await connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
             await connection.execute("SET LOCAL lock_timeout TO DEFAULT")
@@ -73,5 +73,5 @@ _CREATE_SCHEMA: Final = "CREATE SCHEMA IF NOT EXISTS SCHEMA_NAME"
 
 
 def quote_identifier(name: str) -> str:
-    """The name as an identifier; quotes in it are doubled."""
+    """Quote a name as an identifier; quotes in it are doubled."""
     return '"' + name.replace('"', '""') + '"'

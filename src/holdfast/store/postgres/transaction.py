@@ -1,4 +1,4 @@
-"""Named statements on one Postgres connection."""
+"""Postgres transaction: named statements on one connection."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Wake-ups over LISTEN/NOTIFY, on a connection of their own that comes back when it breaks.
+"""Wake-ups over LISTEN/NOTIFY, on a connection of their own that is reopened when it breaks.
 
 A NOTIFY inside a writing transaction would take a lock at commit that all notifiers share, so hints are sent after the
-commit, many in one message. While the listening connection is away hints are missed; when it is back every waiter is
-woken once, because anything may have happened.
+commit, many in one message. While the listening connection is broken, hints are lost; once it is reopened every waiter
+is woken, because any of them may have missed one.
 
-Who hints is told here at once, and would be told again by the server: a message of our own that comes back is passed
-over.
+The waiters of this process get a hint at once, and the server sends it to this process, too: that echo is ignored.
 """
 
 from __future__ import annotations
@@ -27,14 +26,15 @@ PAYLOAD_BYTES: Final = 7500
 """Postgres takes at most 8,000 bytes in a notification."""
 
 ECHOES_MAX: Final = 256
-"""Messages of our own that have not come back: more than are ever on their way."""
+"""Messages whose echo is outstanding: more than are ever in transit."""
 
 RETRY_S: Final = 0.25
 CHECK_EVERY_S: Final = 20.0
 
 
 class PostgresWakeups:
-    """Hints for the waiters of one open store, and from it to everybody on the same schema."""
+    """Wake-ups of one open store: delivers hints to its waiters, and sends hints to all processes on the same
+    schema."""
 
     def __init__(
         self, connect: Callable[[], Awaitable[Connection]], connections: Connections, channel: str
@@ -53,7 +53,7 @@ class PostgresWakeups:
         if self._listening is None:
             self._ready = asyncio.Event()
             self._listening = asyncio.create_task(self._listen(self._ready), name="holdfast-listen")
-            # The first wait begins once hints can arrive, or not at all if the server is away.
+            # The first wait begins once hints can arrive; after a second without a connection it begins without hints.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(timeout_s, 1.0)):
                     await self._ready.wait()
@@ -63,12 +63,13 @@ class PostgresWakeups:
         self.spread((topic,))
 
     def spread(self, topics: Iterable[str]) -> None:
-        """Everybody who waits for one of these topics is told; here at once, elsewhere with the next message."""
-        told = dict.fromkeys(topics)
-        if not told:
+        """Send hints to every waiter for one of these topics; in this process at once, in others with the next
+        message."""
+        unique = dict.fromkeys(topics)
+        if not unique:
             return
-        self._board.deliver(told)
-        self._unsent |= told
+        self._board.deliver(unique)
+        self._unsent |= unique
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send(), name="holdfast-notify")
 
@@ -81,7 +82,8 @@ class PostgresWakeups:
                     await connection.execute("SELECT pg_notify($1, $2)", self._channel, message)
 
     def _expect(self, echo: tuple[int, str]) -> None:
-        """What is sent comes back, if we listen. An echo that does not come may hide one hint of the same words."""
+        """Record that the server will echo this message, if we listen. An echo that does not come may suppress one
+        equal message of another process."""
         if self._ready is not None and self._ready.is_set():
             self._echoes[echo] = None
         if len(self._echoes) > ECHOES_MAX:
@@ -99,7 +101,7 @@ class PostgresWakeups:
         return "\n".join(parts)[:PAYLOAD_BYTES]
 
     async def _listen(self, ready: asyncio.Event) -> None:
-        """Listen for ever: reconnect whenever the connection breaks, and wake everybody then."""
+        """Listen for ever: reconnect whenever the connection breaks, and then wake every waiter."""
         first = True
         while True:
             try:
@@ -123,7 +125,8 @@ class PostgresWakeups:
             await pause(RETRY_S)
 
     async def _until_broken(self, connection: Connection, broken: asyncio.Event) -> None:
-        """The connection has broken. A half-open one looks alive, so it is asked now and then."""
+        """Wait until the connection breaks. A half-open connection looks alive, so a statement checks it now and
+        then."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_EVERY_S):

@@ -1,1 +1,1 @@
-"""SQL as named paragraphs, written once for both databases."""
+"""SQL statements as named paragraphs, written once for both databases, and the migrations."""

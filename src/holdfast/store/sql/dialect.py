@@ -1,7 +1,7 @@
-"""The handful of places where SQLite and Postgres need different words, and the traps behind them.
+"""SQL dialects: the tokens in which statements for SQLite and Postgres differ, and the reasons for them.
 
-Statements are written once, with `:name` parameters and tokens in braces. Everything else must mean the same on both,
-and these habits are what keeps it so (each was tried on both databases):
+Statements are written once, with `:name` parameters and tokens in braces. Everything else must mean the same on both
+databases. These rules ensure that (each was tried on both):
 
     text order      SQLite compares bytes, Postgres by locale       → {text} is TEXT COLLATE "C" on Postgres
     NULL order      first on SQLite, last on Postgres               → sort on NOT NULL columns only
@@ -11,22 +11,29 @@ and these habits are what keeps it so (each was tried on both databases):
     constraint      the transaction goes on, or is dead             → ON CONFLICT, or one savepoint each
     time            the host's, or the server's                     → {now} and {tick}, never written out
 
-`{now}` is store time (see `store.store_clock`): it dates things and says what is due. `{tick}` measures leases, and
-`{boot}` names the stretch of time in which ticks compare. `{wall}` is wall time, which people set: only schedules ask
-for it. The executor supplies the values.
+`{now}` is store time (see `store.store_clock`): it dates rows and decides what is due. `{tick}` measures leases, and
+`{boot}` identifies the boot within which ticks compare. `{wall}` is wall time, which can be set: only schedules use it.
+The executor supplies the values.
 
-`{head}` is the columns of `job_heads` in the order of the fields of `JobHead`, `{head:h}` the same of the table `h`. No
-other place lists them, except the migration that makes the table."""
+Columns that the fields of a struct name are written nowhere else but in the migration that makes the table:
+
+    {head} {head:h}     the columns of `job_heads`: the fields of `JobHead`, plain or of the table `h`
+    {job} {job:j}       the columns of `jobs`: the fields of `SubmissionRow`
+    {job_values}        their values on insert, by parameter; `created_at` is now
+    {job_arrays}        the same as arrays of many jobs of one namespace, and
+    {job_array_names}   the columns that those are
+    {record}            the fields of `JobRecord`, from `jobs j` and `job_heads h`
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from holdfast.model.jobs import JobHead
+from holdfast.model.jobs import JobHead, JobRecord, SubmissionRow
 from holdfast.store.store_clock import TOLERANCE_US
 
 TIMES: Final = frozenset({"now", "tick", "boot", "wall", "step"})
@@ -38,9 +45,9 @@ _STORE_US: Final = f"{_SERVER_US} - CAST(:step AS bigint)"
 
 
 def _unless_stepped(prediction: str) -> str:
-    """The server's clock less its known steps, while it is where the process predicts it; else the prediction: a
-    clock that was set a moment ago is found out here. Without a `step` (tests that bring a clock) the prediction
-    counts."""
+    """The server's clock less its known steps, while it agrees with the process's prediction; else the prediction,
+    because the server's clock was set a moment ago. Without a `step` (tests that bring a clock) the prediction is
+    used."""
     return (
         f"(CASE WHEN abs({_STORE_US} - CAST(:now AS bigint)) <= {TOLERANCE_US} "
         f"THEN {_STORE_US} ELSE CAST(:{prediction} AS bigint) END)"
@@ -52,7 +59,7 @@ class Dialect(msgspec.Struct, frozen=True, eq=False):
     tokens: Mapping[str, str]
     any_of: Callable[[str], str]
     listed: Callable[[str], str]
-    """A list as a table `listed`: each value, and which one it is, from 1."""
+    """A list parameter as a table `listed`: each value, and its position, from 1."""
     mark: str
 
 
@@ -90,7 +97,7 @@ POSTGRES: Final = Dialect(
         "int": "BIGINT",
         "bytes": "BYTEA",
         "options": "",
-        # Heads are updated all the time and never grow: room in the page keeps those updates out of the indexes.
+        # Heads are updated often and never grow: free space in the page keeps those updates out of the indexes (HOT).
         "narrow": "WITH (fillfactor = 50)",
         "for_key_share": "FOR KEY SHARE",
         "for_update": "FOR UPDATE",
@@ -108,7 +115,7 @@ _PARAMETER: Final = re.compile(r"(?<![:\w]):(\w+)")
 
 
 class Compiled(msgspec.Struct, frozen=True):
-    """A statement as its driver takes it. `names` are the parameters, in the order of their numbers."""
+    """A statement in the form that its driver takes. `names` are the parameters, in the order of their numbers."""
 
     name: str
     text: str
@@ -116,7 +123,7 @@ class Compiled(msgspec.Struct, frozen=True):
 
 
 def render(source: str, dialect: Dialect) -> str:
-    """The source with its tokens replaced."""
+    """Replace the tokens in the source."""
 
     def word(match: re.Match[str]) -> str:
         token, argument = match.groups()
@@ -125,21 +132,56 @@ def render(source: str, dialect: Dialect) -> str:
         if token == "listed":
             return dialect.listed(argument)
         if token == "head":
-            return head_columns(argument)
+            return _columns(JobHead.__struct_fields__, argument)
+        if token == "job":
+            return _columns(SubmissionRow.__struct_fields__, argument)
         return dialect.tokens[token]
 
-    return _TOKEN.sub(word, source)
+    return _TOKEN.sub(word, _TOKEN.sub(_expand, source))
 
 
-def head_columns(table: str | None = None) -> str:
-    """The columns of `job_heads`, each with the table's name before it if there is one."""
+def _expand(match: re.Match[str]) -> str:
+    """Lists of columns and values, which may hold tokens of the dialect; any other token stays for it."""
+    match match.group(1):
+        case "job_values":
+            return ", ".join(
+                "{now}" if name == "created_at" else f":{name}" for name in SubmissionRow.__struct_fields__
+            )
+        case "job_arrays":
+            return ", ".join(f"CAST(:each_{name} AS {kind}[])" for name, kind in JOB_ARRAYS.items())
+        case "job_array_names":
+            return ", ".join(JOB_ARRAYS)
+        case "record":
+            return ", ".join(_record_column(name) for name in JobRecord.__struct_fields__)
+        case _:
+            return match.group(0)
+
+
+def _columns(names: Iterable[str], table: str | None) -> str:
+    """The columns, each with the table's name before it if there is one."""
     prefix = "" if table is None else f"{table}."
-    return ", ".join(prefix + column for column in JobHead.__struct_fields__)
+    return ", ".join(prefix + column for column in names)
+
+
+JOB_ARRAYS: Final = {
+    field.name: {int: "bigint", bytes: "bytea"}.get(field.type, "text")
+    for field in msgspec.structs.fields(SubmissionRow)
+    if field.name not in {"namespace", "created_at"}
+}
+"""Column of `jobs` → its type on Postgres, without those that many jobs submitted at once have in common."""
+
+
+def _record_column(name: str) -> str:
+    if name == "changed_at":
+        return "(SELECT e.at FROM events e WHERE e.job_id = h.job_id AND e.seq = h.head_seq)"
+    if name == "worker":
+        return "h.lease_owner"
+    return f"{'j' if name in SubmissionRow.__struct_fields__ else 'h'}.{name}"
 
 
 def compile_statement(name: str, source: str, dialect: Dialect) -> Compiled:
-    """The statement ready for its driver, which takes parameters by number: looking names up costs SQLite as much as
-    a small statement itself."""
+    """Compile the statement for its driver, with numbered parameters: looking up names costs SQLite as much as a small
+    statement itself."""
     text = render(source, dialect)
     names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
     number = {parameter: f"{dialect.mark}{place}" for place, parameter in enumerate(names, 1)}

@@ -1,7 +1,7 @@
-"""Reads the named paragraphs.
+"""Statement loader: reads the named paragraphs of the .sql files.
 
     -- name: renew_leases
-    -- One sentence that says what is true afterwards, or what the rows are.
+    -- One sentence that says what it does, what its rows are, and what no row means.
     UPDATE …;
 
 A file in `overrides/postgres/` replaces a paragraph of the same name there and starts with `-- why:`.
@@ -22,8 +22,8 @@ _WHY = "-- why:"
 
 
 class Statements(Mapping[str, Compiled]):
-    """Every statement by name, for one dialect. Each is compiled when it is first asked for: a process that drives jobs
-    uses a tenth of them."""
+    """Every statement by name, for one dialect. Each is compiled when it is first used: a process that runs jobs uses a
+    tenth of them."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -47,18 +47,18 @@ class Statements(Mapping[str, Compiled]):
 
 @functools.cache
 def statements(dialect: Dialect) -> Statements:
-    """The statements of this dialect, read once."""
+    """The statements of this dialect, loaded once."""
     return Statements(dialect)
 
 
 def _paragraphs_in(folder: Path) -> dict[str, str]:
-    """The statements of a folder by name; none, if there is no folder."""
+    """The statements of a folder by name; empty if the folder does not exist."""
     files = sorted(folder.glob("*.sql"))
     return {name: body for file in files for name, body in paragraphs(file.read_text(encoding="utf-8"))}
 
 
 def paragraphs(text: str) -> Iterator[tuple[str, str]]:
-    """The (name, statement) pairs of one file; comments are for readers and are not sent to the database."""
+    """The (name, statement) pairs of one file. Comments are not sent to the database."""
     for chunk in text.split(_NAME)[1:]:
         name, _, body = chunk.partition("\n")
         lines = [line for line in body.splitlines() if not line.lstrip().startswith("--")]

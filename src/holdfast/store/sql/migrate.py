@@ -1,12 +1,13 @@
 """Schema migrations: one numbered list, for both databases, from the same source. Migration 1 is the baseline.
 
 Each migration is one transaction together with the row that records it, so a process killed at any point leaves a
-schema that is exactly before or exactly after it. A store that has none yet gets all of them in one: it is there or it
-is not, and the disk is waited for once. Running the list again does nothing. Two processes that migrate at once take
-turns, and the second finds its work done.
+schema that is exactly before or exactly after it. A new store gets all of them in one transaction: it exists completely
+or not at all, after one wait for the disk. Running the list again does nothing. Of two processes that migrate at once,
+the second waits and finds the migrations applied.
 
-A store remembers the oldest code that may still read it (`min_reader`). Code from before that is refused, with both
-versions named; anything between runs, which is what lets an old and a new version serve one database during an upgrade.
+A store records the oldest code that may still read it (`min_reader`). Older code is rejected with an error that names
+both versions; code from `min_reader` on runs, so that an old and a new version can serve one database during an
+upgrade.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Migration(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """A row of the record."""
+    """A row of `schema_migrations`."""
 
     number: int
     name: str
@@ -60,15 +61,15 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class Schema(Protocol):
-    """What migrating needs from a database."""
+    """The operations that migrating needs from a database."""
 
     async def list_applied(self) -> list[Applied]:
-        """What has been applied, in order; nothing for an empty database."""
+        """The applied migrations, in order; empty for an empty database."""
         ...
 
     async def apply(self, *migrations: Migration) -> list[Migration]:
-        """The migrations and their records are there, in one transaction. Says which of them it was; the others
-        somebody else has applied before."""
+        """Apply and record the migrations, in one transaction. Returns those that it applied; another process has
+        applied the others before."""
         ...
 
     async def min_reader(self) -> int:
@@ -78,7 +79,7 @@ class Schema(Protocol):
 
 @functools.cache
 def load_migrations(dialect: Dialect) -> tuple[Migration, ...]:
-    """The list, rendered for this dialect."""
+    """All migrations, rendered for this dialect."""
     found = []
     for file in (HERE / "migrations").iterdir():
         match = _FILE.fullmatch(file.name)
@@ -89,20 +90,20 @@ def load_migrations(dialect: Dialect) -> tuple[Migration, ...]:
 
 
 def parse_migration(number: int, name: str, source: str, dialect: Dialect) -> Migration:
-    """The migration as this database runs it. Its digest is the source's: equal on both databases."""
+    """Render a migration for this dialect. The digest is that of the source: equal on both databases."""
     digest = hashlib.sha256(source.encode()).hexdigest()
     return Migration(number, name, render(for_dialect(source, dialect.name), dialect), digest)
 
 
 def for_dialect(source: str, name: str) -> str:
-    """The parts of a migration that this database runs: everything before the first `-- only:`, and its own."""
+    """The parts of a migration that this database runs: everything before the first `-- only:`, and its own part."""
     common, *sections = _ONLY.split(source)
     own = [body for target, body in zip(sections[::2], sections[1::2], strict=True) if target == name]
     return "".join([common, *own])
 
 
 def check(applied: list[Applied], min_reader: int, migrations: Sequence[Migration]) -> list[Migration]:
-    """What is still to do; or SchemaMismatch, when this code must not touch the store."""
+    """The migrations that are still to be applied. Raises SchemaMismatch if this code must not use the store."""
     newest, known_max = _newest(applied), migrations[-1].number
     known = {migration.number: migration for migration in migrations}
     if any(row.number == BASELINE and row.name != known[BASELINE].name for row in applied):
@@ -121,8 +122,8 @@ def check(applied: list[Applied], min_reader: int, migrations: Sequence[Migratio
             msg, hint="Install the newer Holdfast that migrated this store; there is no way back."
         )
     for row in applied:
-        ours = known.get(row.number)
-        if ours is not None and ours.digest != row.digest:
+        expected = known.get(row.number)
+        if expected is not None and expected.digest != row.digest:
             msg = f"migration {row.number} of the store ({row.name}) is not the one this Holdfast has"
             raise SchemaMismatch(
                 msg, hint="This store was made by another build. Use that build, or a backup."
@@ -132,7 +133,7 @@ def check(applied: list[Applied], min_reader: int, migrations: Sequence[Migratio
 
 
 async def migrate(schema: Schema, migrations: Sequence[Migration]) -> list[Migration]:
-    """The schema is this code's; says what was applied."""
+    """Apply the missing migrations; return those that this call applied."""
     applied = await schema.list_applied()
     todo = check(applied, await schema.min_reader(), migrations)
     if not applied:
@@ -141,7 +142,7 @@ async def migrate(schema: Schema, migrations: Sequence[Migration]) -> list[Migra
 
 
 async def require_current(schema: Schema, migrations: Sequence[Migration]) -> None:
-    """Nothing is left to migrate, or SchemaMismatch."""
+    """Raise SchemaMismatch if a migration is missing."""
     applied = await schema.list_applied()
     todo = check(applied, await schema.min_reader(), migrations)
     if todo:

@@ -1,1 +1,1 @@
-"""SQLite: executor, error translation, wake-ups; nothing else."""
+"""SQLite backend: executor, write lock, connections, error translation, wake-ups, migrations."""

@@ -1,8 +1,8 @@
-"""Opening a connection to one of our files, and to no other.
+"""SQLite connections: open a database file of Holdfast with the settings that its durability tier needs.
 
-Every setting here is part of a promise: WAL with `synchronous=FULL` so that an acknowledged commit survives a power
-cut, no memory mapping so that a bad sector is an error and not a signal, foreign keys on, the schema not trusted. What
-cannot be had is refused at open, not discovered later.
+Every setting is part of a guarantee: WAL with `synchronous=FULL` so that an acknowledged commit survives a power
+cut, no memory mapping so that a bad sector is an error and not a signal, foreign keys on, the schema not trusted.
+Opening fails if the durability settings do not take effect.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ from holdfast.errors import ForeignFile, HoldfastError, StoreBusy, StoreReadOnly
 from holdfast.store.sqlite.errors import translate
 
 APPLICATION_ID: Final = 0x484F4C44
-"""'HOLD': written into every file we make, asked of every file we open."""
+"""'HOLD': written into every file that Holdfast creates, checked in every file that it opens."""
 
 OLDEST_LIBRARY: Final = 3_051_003
-"""Older ones can lose acknowledged commits when one process commits while another resets the WAL."""
+"""Older versions can lose acknowledged commits when one process commits while another resets the WAL."""
 
 BUSY_MS: Final = 10_000
 SWITCHES_MAX: Final = 100
-"""How often a new file is asked to keep a log, each time after everybody who was there has left."""
+"""Attempts to switch a new file to WAL; before each further one, the other connections have released the file."""
 
 PAGE_BYTES: Final = 8192
-"""Two-kilobyte messages waste half of a 4 KiB page; three of them fill one of these."""
+"""Messages of two kilobytes waste half of a 4 KiB page; three of them fill a page of this size."""
 
 STATEMENTS: Final = 512
-"""Prepared ones that are kept. The driver drops what was not among so many last *uses*, however few differ."""
+"""Size of the cache of prepared statements. The driver drops a statement that is not among this many last *uses*,
+however few of these differ."""
 
 WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
 
 
 def check_library(version: int | None = None) -> None:
-    """The SQLite that is linked is one a ledger may rest on."""
+    """Raise TierNotKept if the linked SQLite is too old to be durable."""
     version = apsw.SQLITE_VERSION_NUMBER if version is None else version
     if version < OLDEST_LIBRARY:
         msg = f"the linked SQLite is {version}, Holdfast needs at least {OLDEST_LIBRARY} (3.51.3)"
@@ -43,7 +44,7 @@ def check_library(version: int | None = None) -> None:
 
 
 def connect(path: Path, *, vfs: str | None = None, read_only: bool = False) -> apsw.Connection:
-    """A connection with our settings; the file must exist."""
+    """Open a connection with our settings; the file must exist."""
     flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
     try:
         connection = apsw.Connection(str(path), flags=flags, vfs=vfs, statementcachesize=STATEMENTS)
@@ -51,7 +52,7 @@ def connect(path: Path, *, vfs: str | None = None, read_only: bool = False) -> a
         raise translate(error, str(path)) from error
     try:
         if connection.readonly("main") and not read_only:
-            # SQLite opens what it may only read without a word; the first write would find out.
+            # SQLite opens a read-only file without an error; the first write would fail.
             msg = f"the file {path} cannot be written"
             raise StoreReadOnly(msg)
         connection.set_busy_timeout(BUSY_MS)
@@ -65,8 +66,8 @@ def connect(path: Path, *, vfs: str | None = None, read_only: bool = False) -> a
         ):
             _pragma(connection, pragma)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-        # Without it a value that might decide for a partial index has its statement prepared anew each time it is
-        # bound: a claim costs thirty times as much. Our statements name the constants of those indexes themselves.
+        # Without it, binding a value that could select a partial index prepares the statement again each time: a claim
+        # costs thirty times as much. Our statements contain the constants of those indexes as literals.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     except HoldfastError:
         connection.close()
@@ -75,16 +76,16 @@ def connect(path: Path, *, vfs: str | None = None, read_only: bool = False) -> a
 
 
 def adopt(connection: apsw.Connection, path: Path) -> bool:
-    """The file is ours, or has nothing in it and may become ours; True if it is a new one. A file of somebody else is
-    refused before anything is changed."""
+    """Check that the file is ours, or empty so that it may become ours; returns True for a new one. Raises ForeignFile
+    for the file of another program, before anything is changed."""
     try:
-        # In this order: a store that another process is making right now gets its mark together with its first table.
+        # In this order: another process that creates a store right now commits its mark together with its first table.
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchall()[0][0]
         found = _pragma(connection, "application_id")
         if found == APPLICATION_ID:
             return bool(tables == 0)
         if found != 0 or tables != 0:
-            # Closing the last connection would copy its log back and remove it; that is its owner's business.
+            # Closing the last connection would checkpoint and remove the WAL of a file that is not ours.
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             msg = f"{path} is the database of another program"
             raise ForeignFile(msg)
@@ -95,13 +96,13 @@ def adopt(connection: apsw.Connection, path: Path) -> bool:
 
 
 def mark(connection: apsw.Connection) -> None:
-    """The file says that it is ours, from the end of this transaction on. Without one, before there is anything in the
-    file, that would cost four trips to the disk."""
+    """Write our application id, as part of the current transaction. Outside of one, in an empty file, it would cost
+    four writes to the disk."""
     _pragma(connection, f"application_id = {APPLICATION_ID}")
 
 
 def make_durable(connection: apsw.Connection, *, relaxed: bool = False) -> None:
-    """Commits on this connection survive what the tier says they survive."""
+    """Set up the connection so that its commits survive what the tier promises."""
     mode = _to_wal(connection)
     if mode != "wal":
         msg = f"the file cannot be switched to WAL, it stays {mode}"
@@ -114,9 +115,10 @@ def make_durable(connection: apsw.Connection, *, relaxed: bool = False) -> None:
 
 
 def _to_wal(connection: apsw.Connection) -> object:
-    """The mode of the file afterwards. For the switch SQLite wants the file for itself, and gives up at once if
-    somebody else is about to write, as others are who make the same file in the same moment. So we wait as it waits
-    elsewhere, and ask again; once one of us has switched, there is nothing left to do for the others."""
+    """Switch the file to WAL; returns the mode it then has. For the switch SQLite needs an exclusive lock on the file,
+    and fails at once if another connection is about to write, as happens when several processes create the same file.
+    So this waits for the other connections and tries again; once one process has switched the file, the others have
+    nothing to do."""
     for _ in range(SWITCHES_MAX):
         try:
             return _pragma(connection, "journal_mode = WAL")
@@ -126,7 +128,7 @@ def _to_wal(connection: apsw.Connection) -> object:
 
 
 def _wait_for_all(connection: apsw.Connection) -> None:
-    """Everybody who was at the file has left it for a moment."""
+    """Wait until every other connection has released the file for a moment."""
     try:
         connection.execute("BEGIN EXCLUSIVE")
         connection.execute("ROLLBACK")
@@ -135,10 +137,10 @@ def _wait_for_all(connection: apsw.Connection) -> None:
 
 
 def settings(connection: apsw.Connection) -> dict[str, str]:
-    """What the database says its settings are: asked, not remembered."""
+    """The settings as the database reports them."""
     names = ("journal_mode", "synchronous", "mmap_size", "foreign_keys", "page_size", "application_id")
-    shown = {name: str(_pragma(connection, name)) for name in names}
-    return {"library": apsw.sqlite_lib_version(), **shown}
+    values = {name: str(_pragma(connection, name)) for name in names}
+    return {"library": apsw.sqlite_lib_version(), **values}
 
 
 def _pragma(connection: apsw.Connection, text: str) -> object:

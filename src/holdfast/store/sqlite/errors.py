@@ -1,4 +1,4 @@
-"""SQLite's errors in our words, by result code, never by message."""
+"""SQLite error translation: by result code, never by message."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _TYPES: list[tuple[type[apsw.Error], type[HoldfastError], str]] = [
 ]
 
 
-# Where the extended code says more than the type.
+# Extended result codes that are more precise than the exception type.
 _CODES: dict[int, tuple[type[HoldfastError], str]] = {
-    # SQLite has no other word for a shared memory file that cannot grow, and there is hardly another reason.
+    # SQLite reports a shared memory file that cannot grow only this way; the usual reason is a full disk.
     apsw.SQLITE_IOERR_SHMSIZE: (StoreFull, "no room for the shared memory file"),
 }
 
-# A commit whose flush failed lies in the log. It is undone for now, but a crash before the next commit, and recovery
-# after it, would bring it back: nobody can say "nothing was written".
+# A commit whose flush failed is in the WAL. SQLite rolls it back, but after a crash before the next commit, recovery
+# would bring it back: so the outcome is unknown.
 _COMMIT_CODES: dict[int, tuple[type[HoldfastError], str]] = {
     apsw.SQLITE_IOERR_FSYNC: (OutcomeUnknown, "the disk could not flush the commit"),
     apsw.SQLITE_IOERR_DIR_FSYNC: (OutcomeUnknown, "the disk could not flush the folder"),
@@ -46,21 +46,21 @@ _COMMIT_CODES: dict[int, tuple[type[HoldfastError], str]] = {
 
 
 def translate(error: apsw.Error, where: str) -> HoldfastError:
-    """The same news as one of our errors; the original stays as its cause."""
+    """Translate a SQLite error into one of ours; the original is its cause."""
     return _translated(error, where, _CODES)
 
 
 def translate_commit(error: apsw.Error) -> HoldfastError:
-    """The same for what went wrong in COMMIT."""
+    """Translate an error of COMMIT."""
     return _translated(error, "commit", _CODES | _COMMIT_CODES)
 
 
 def _translated(
     error: apsw.Error, where: str, codes: dict[int, tuple[type[HoldfastError], str]]
 ) -> HoldfastError:
-    by_type = [(ours, words) for theirs, ours, words in _TYPES if isinstance(error, theirs)]
+    by_type = [(kind, text) for apsw_type, kind, text in _TYPES if isinstance(error, apsw_type)]
     by_code = codes.get(getattr(error, "extendedresult", 0))
-    ours, words = by_code or next(iter(by_type), (Broken, "SQLite refused a statement"))
-    translated = ours(f"{words} ({where}: {error})")
+    kind, text = by_code or next(iter(by_type), (Broken, "SQLite refused a statement"))
+    translated = kind(f"{text} ({where}: {error})")
     translated.__cause__ = error
     return translated

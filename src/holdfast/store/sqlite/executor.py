@@ -1,22 +1,22 @@
-"""SQLite behind the Executor: one writer at a time, group commit, readers beside it.
+"""SQLite executor: one writer at a time, group commit, concurrent readers.
 
 Writing
-    Units of work queue up. One *turn* takes everything that is waiting, runs it inside one BEGIN IMMEDIATE, each unit
-    in a savepoint of its own, commits once, and only then answers. While that commit waits for the disk the next batch
-    forms by itself: no timers, and hundreds of jobs share one fsync.
+    Units of work wait in a queue. One *turn* takes all queued units, runs them inside one BEGIN IMMEDIATE, each unit in
+    a savepoint of its own, commits once, and only then returns the results. While that commit waits for the disk, the
+    next batch forms in the queue: no timers are needed, and hundreds of jobs share one fsync.
 
-    A lone unit of work is not worth a change of thread, which costs about as much as the fsync: if nothing else is
-    waiting, nobody else writes, and the disk has been quick lately, the turn runs right here on the event loop.
-    Otherwise the writer thread does it, and the loop goes on.
+    A change of thread costs about as much as the fsync. So a single unit runs its turn on the event loop itself, if
+    the queue is otherwise empty, no other process or thread writes, and recent commits were quick. Otherwise the writer
+    thread runs the turn, and the loop goes on.
 
 Turns between processes
-    See `turnstile`. It is taken before BEGIN and left after COMMIT, so SQLite never answers "locked".
+    See `write_lock`. The lock is acquired before BEGIN and released after COMMIT, so SQLite never reports "locked".
 
-What could go wrong
-    A unit raises: its savepoint is rolled back and its neighbours do not notice. The commit raises: nobody is told yes.
-    The disk is full in the middle: SQLite may have rolled everything back by itself, which is then what everybody is
-    told. A caller gives up waiting for its turn: its unit is taken out of the queue, or, if it had begun, is waited
-    for; so "busy" always means that nothing was written.
+Failures
+    A unit raises: its savepoint is rolled back, and the other units of the batch are not affected. The commit raises:
+    every unit of the batch fails. The disk is full in the middle: SQLite may have rolled back the whole transaction,
+    and then every unit fails with that error. A caller's time limit ends: its unit is removed from the queue; if the
+    unit has begun, the caller waits for it. So StoreBusy always means that nothing was written.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from holdfast.store.store_clock import HostStoreClock
 T = TypeVar("T")
 
 QUICK_S: Final = 0.0025
-"""A commit slower than this is not waited for on the event loop."""
+"""While commits take longer than this, turns do not run on the event loop."""
 
 BATCH_MAX: Final = 512
 """Units in one commit: enough to make the fsync cheap, few enough that the first of them does not wait long."""
@@ -72,7 +72,7 @@ class SqliteExecutor:
     ) -> None:
         self.path = path
         self.writer = writer
-        self.turnstile = WriteLock(path)
+        self.write_lock = WriteLock(path)
         self._clock = clock
         self._wakeups = wakeups
         self._vfs = vfs
@@ -121,12 +121,12 @@ class SqliteExecutor:
         if alone and gathered:
             self._flush(loop)
         elif alone:
-            # One pass of the loop later everything that was ready to write has been queued.
+            # After one pass of the event loop, every task that was ready to write has queued its unit.
             loop.call_soon(self._flush, loop)
         return units
 
     def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Somebody takes what is queued: this thread if that is quick, else the writer thread."""
+        """Run the queued work: on this thread if that is quick, else on the writer thread."""
         if len(self._queue) == 1 and self._may_write_here():
             try:
                 batch = self._turn()
@@ -155,21 +155,22 @@ class SqliteExecutor:
         return unit.outcome
 
     def _may_write_here(self) -> bool:
-        """It is this thread's turn, if the disk has been quick lately and nobody else writes or waits."""
+        """Acquire the write lock for this thread, if recent commits were quick and no other thread or process writes or
+        waits."""
         if self._commit_s >= QUICK_S or not self._writing.acquire(blocking=False):
             return False
-        if self.turnstile.try_enter():
+        if self.write_lock.try_enter():
             return True
         self._writing.release()
         return False
 
     def _written_here(self) -> None:
-        self.turnstile.leave()
+        self.write_lock.leave()
         self._writing.release()
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look after the units of this loop that wait: continue a stopped process that holds the write lock, and give
-        up those that have waited too long; look again when the next one is due."""
+        """Check the units of this loop that wait: continue a stopped process that holds the write lock, and fail the
+        units that have waited too long; check again when the next one is due."""
         now = loop.time()
         with self._queued:
             waiting = [unit for unit in self._queue if unit.loop is loop and not unit.future.done()]
@@ -194,45 +195,46 @@ class SqliteExecutor:
             unit.answer()
 
     def _write_on(self) -> None:
-        """The writer thread: take a turn whenever something is queued."""
+        """Writer thread: run a turn whenever units are queued."""
         while True:
             with self._queued:
                 while not self._queue and not self._closing:
                     self._queued.wait()
                 if not self._queue:
                     return
-            # The loop's thread uses the same turnstile, and to the kernel the two are one. So only one of them may be
-            # there: the other would give away its place, or its turn in the middle of a transaction.
+            # The event loop's thread uses the same write lock, and the kernel does not tell the two threads apart. So
+            # only one of them may hold or await it: the other would release its place, or its turn within a
+            # transaction.
             with self._writing:
-                self.turnstile.enter()
+                self.write_lock.enter()
                 try:
                     batch = self._turn()
                 finally:
-                    self.turnstile.leave()
+                    self.write_lock.leave()
             self._tell(batch, None)
 
     def _turn(self) -> list[Queued[Any]]:
-        """Everything that was waiting is durable. Call it with the turnstile entered."""
+        """Run and commit the queued units, up to BATCH_MAX. Call it while holding the write lock."""
         with self._queued:
             batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX))]
             batch = [unit for unit in batch if not unit.future.cancelled()]
             for unit in batch:
                 unit.begun = True
-            left = bool(self._queue)
+            has_more = bool(self._queue)
         self._commit_timed(batch)
-        if left:
+        if has_more:
             with self._queued:
                 self._queued.notify()
         return batch
 
-    def _tell(self, batch: Sequence[Queued[Any]], here: asyncio.AbstractEventLoop | None) -> None:
-        """Everybody has an answer. Called on this loop, after the turn: a process that is stopped by what it hears
-        keeps nobody waiting."""
+    def _tell(self, batch: Sequence[Queued[Any]], this_loop: asyncio.AbstractEventLoop | None) -> None:
+        """Deliver the results of the batch. This runs after the turn: a process that is stopped by a result does not
+        hold the write lock."""
         for unit in batch:
-            if unit.loop is here:
+            if unit.loop is this_loop:
                 unit.answer()
             else:
-                # A loop that was closed meanwhile has nobody left to tell.
+                # A loop that was closed meanwhile has no caller left.
                 with contextlib.suppress(RuntimeError):
                     unit.loop.call_soon_threadsafe(unit.answer)
         self._wakeups.spread(topic for unit in batch for topic in unit.hints)
@@ -243,7 +245,7 @@ class SqliteExecutor:
         self._commit_s += (perf_counter() - began - self._commit_s) / 4
 
     def _commit(self, batch: Sequence[Unit[Any]]) -> None:
-        """One transaction for the batch; every unit has its outcome afterwards."""
+        """Run the batch in one transaction and set the outcome of every unit."""
         try:
             self.writer.execute("BEGIN IMMEDIATE")
             for unit in batch:
@@ -264,7 +266,7 @@ class SqliteExecutor:
                 unit.hints.clear()
 
     async def _keep_clock(self, tx: Transaction) -> None:
-        """The time that the store has seen is in it; with a commit that is made anyway."""
+        """Record the time that the store has seen, with a commit that is made anyway."""
         await tx.run("save_store_clock", **self._clock.row())
 
     def _run(self, unit: Unit[Any], *, alone: bool) -> None:
@@ -277,14 +279,14 @@ class SqliteExecutor:
         except Exception as error:
             unit.outcome = error
             if alone or self.writer.get_autocommit():
-                # Alone there is nothing to keep; and where SQLite gave the whole transaction up, so must we.
+                # A single unit has no neighbours to keep; or SQLite itself has rolled back the whole transaction.
                 raise Undone(error) from error
             self.writer.execute("ROLLBACK TO unit")
         if not alone:
             self.writer.execute("RELEASE unit")
 
     def _undo(self) -> None:
-        """Nothing of the transaction is there. A rollback that reports an error has still happened."""
+        """Roll the transaction back. A rollback that reports an error has still happened."""
         if not self.writer.get_autocommit():
             with contextlib.suppress(apsw.Error):
                 self.writer.execute("ROLLBACK")
@@ -298,8 +300,8 @@ class SqliteExecutor:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work, snapshot)
 
     def _read_here(self, work: Work[T], snapshot: bool) -> T:
-        """Read by the writer, if nobody writes: it remembers the pages it has written, and a reader has to fetch what
-        was changed since it last looked."""
+        """Read on the writer's connection, if no thread writes: its page cache has the pages that it has written, while
+        a reader has to fetch what was changed since its last read."""
         if not snapshot and self._writing.acquire(blocking=False):
             try:
                 if self.writer.get_autocommit():
@@ -316,7 +318,7 @@ class SqliteExecutor:
         try:
             return self._show(reader, work, snapshot)
         finally:
-            # A reader that could not end its snapshot would show that one moment for ever.
+            # A reader that could not end its snapshot would return that state for ever.
             if reader.get_autocommit():
                 self._idle_readers.append(reader)
             else:
@@ -336,7 +338,7 @@ class SqliteExecutor:
             raise translate(error, "snapshot") from error
 
     async def integrity(self) -> list[str]:
-        """What SQLite itself finds wrong with the file, in its own words."""
+        """The problems that SQLite itself finds in the file."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._integrity)
 
     def _integrity(self) -> list[str]:
@@ -356,7 +358,7 @@ class SqliteExecutor:
     # ── ending ────────────────────────────────────────────────────────────────────────────────────
 
     async def close(self) -> None:
-        """What was queued is written, the thread has ended, every file is closed."""
+        """Write what is queued, end the writer thread, close every file."""
         if self._closing:
             return
         with self._queued:
@@ -369,7 +371,7 @@ class SqliteExecutor:
         while self._idle_readers:
             self._idle_readers.popleft().close()
         self.writer.close()
-        self.turnstile.close()
+        self.write_lock.close()
 
     def _must_be_ours(self) -> None:
         if self._closing:
@@ -383,7 +385,7 @@ class SqliteExecutor:
 
 
 def _or_raise(outcome: T | BaseException) -> T | HoldfastError:
-    """A result or one of our errors; anything else is a bug and is not swallowed."""
+    """Return a result or one of our errors; raise anything else, which is a bug."""
     if isinstance(outcome, BaseException) and not isinstance(outcome, HoldfastError):
         raise outcome
     return outcome

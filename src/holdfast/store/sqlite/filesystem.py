@@ -1,4 +1,4 @@
-"""Where a database file may lie: a local filesystem, private to its owner."""
+"""File placement: a database file lies on a local filesystem and is private to its owner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ later."""
 
 
 def check_place(path: Path, mounts: str | None = None) -> None:
-    """The folder exists, can be written, and is local; otherwise the error says which of it is not so."""
+    """Raise if the folder does not exist, cannot be written, or is not on a local filesystem."""
     folder = path.parent
     if not folder.is_dir():
         msg = f"there is no folder {folder}"
@@ -35,16 +35,16 @@ def check_place(path: Path, mounts: str | None = None) -> None:
 
 
 def filesystem_of(folder: Path, mounts: str) -> str | None:
-    """The type of the filesystem a folder lies on: the longest mount point above it, the last one mounted there."""
-    best, kind = -1, None
+    """The type of the filesystem of a folder: that of the longest mount point above it, the last one mounted there."""
+    longest, kind = -1, None
     for line in mounts.splitlines():
         left, separator, right = line.partition(" - ")
         fields = left.split()
         if not separator or len(fields) < 5:
             continue
         point = fields[4].replace("\\040", " ")
-        if folder.is_relative_to(point) and len(point) >= best:
-            best, kind = len(point), right.split()[0]
+        if folder.is_relative_to(point) and len(point) >= longest:
+            longest, kind = len(point), right.split()[0]
     return kind
 
 
@@ -58,7 +58,7 @@ def _read_mounts() -> str:
 
 
 def make_private(path: Path) -> None:
-    """The file exists and only its owner may read it; side files get the same rights from SQLite."""
+    """Create the file, readable by its owner alone, unless it exists; SQLite gives its side files the same rights."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
@@ -68,7 +68,7 @@ def make_private(path: Path) -> None:
 
 
 def cannot_open(path: Path, error: OSError) -> HoldfastError:
-    """Why a file could not be opened or made, as one of our errors."""
+    """Translate an error of opening or creating a file into one of ours."""
     msg = f"the file {path} cannot be opened: {error.strerror}"
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:

@@ -1,10 +1,11 @@
 """Holders of the write lock of a database file.
 
-A process that is stopped (SIGSTOP, Ctrl-Z) while it writes, or while it stands in the line to write, blocks every
-writer behind it for as long as it is stopped: the kernel takes a lock back from the dead only. Its lease does not help,
-because whoever would take its jobs over has to write, too. So a writer that has waited for a second looks for such a
-process and continues it (SIGCONT). That is safe: what it writes then is fenced as every write is. `holdfast doctor`
-names the process where it cannot be continued (it is another user's, or a debugger holds it).
+A process that is stopped (SIGSTOP, Ctrl-Z) while it writes, or while it waits in the queue to write, blocks every
+writer behind it for as long as it is stopped: the kernel releases the locks of a process only when the process ends.
+The expiry of its lease does not help, because the worker that would take over its jobs has to write, too. So a writer
+that has waited for a second looks for such a process and continues it (SIGCONT). That is safe: what the process then
+writes is fenced as every write is. `holdfast doctor` names a process that cannot be continued (it belongs to another
+user, or a debugger holds it).
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ import msgspec
 
 STOPPED_AFTER_S: Final = 1.0
 """How long a writer waits for the lock before it looks for a stopped process. Ordinary turns are a thousand times
-shorter, and looking reads a file for each process of the host."""
+shorter, and the search reads a file for each process of the host."""
 
 _log = logging.getLogger(__name__)
 
 _LOCKS = Path("/proc/locks")
 _PROCESSES = Path("/proc")
 _STOPPED, _TRACED = "T", "t"
-"""States of a process: stopped by a signal, and by a debugger, which no signal can undo."""
+"""States of a process: stopped by a signal, and stopped by a debugger, which no signal can continue."""
 
 
 class LockHolder(msgspec.Struct, frozen=True):
@@ -38,7 +39,8 @@ class LockHolder(msgspec.Struct, frozen=True):
 
 
 def turn_holder(database: Path, locks: str | None = None) -> LockHolder | None:
-    """The process that has the turn right now; None if nobody has, or if this system does not say."""
+    """The process that holds the write lock; None if no process holds it, or if this system does not list lock
+    holders."""
     lock_file = database.with_name(database.name + "-turn")
     if not lock_file.exists():
         return None
@@ -54,8 +56,8 @@ def turn_holder(database: Path, locks: str | None = None) -> LockHolder | None:
 
 
 def find_stopped_waiters(database: Path) -> list[int]:
-    """Processes that have a place in the line and are stopped; none, if this system does not say. A place belongs to
-    an open file, and the kernel names its owner only beside that."""
+    """The stopped processes that have a place in the queue; empty if this system does not list them. A place belongs to
+    an open file, and the kernel names its owner only in the process's `fdinfo`."""
     lock_file = database.with_name(database.name + "-gate")
     if not lock_file.exists():
         return []
@@ -64,7 +66,7 @@ def find_stopped_waiters(database: Path) -> list[int]:
 
 
 def find_stopped_writers(database: Path) -> dict[int, str]:
-    """The stopped processes that block others from writing, and where each of them stands."""
+    """The stopped processes that block writers, with the place of each."""
     stopped = dict.fromkeys(find_stopped_waiters(database), "in the line for its turn")
     holder = turn_holder(database)
     if holder is not None and holder.stopped:
@@ -73,27 +75,28 @@ def find_stopped_writers(database: Path) -> dict[int, str]:
 
 
 def continue_stopped_writers(database: Path) -> list[int]:
-    """Continue each stopped process that holds the write lock or a place in its line; the processes that were."""
+    """Continue each stopped process that holds the write lock or a place in its queue; return those that were
+    continued."""
     return sorted(pid for pid in find_stopped_writers(database) if _continue(pid, database))
 
 
 @contextlib.contextmanager
 def continuing_stopped_writers(database: Path) -> Iterator[None]:
-    """In the block, a wait for the write lock is not for ever: stopped holders are continued. It costs a thread, so it
-    is for what is done seldom."""
+    """Inside the block, a thread continues stopped holders of the write lock, so that a wait for it ends. Use it for
+    rare operations: it costs a thread."""
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(STOPPED_AFTER_S):
             continue_stopped_writers(database)
 
-    looking = threading.Thread(target=look, name="holdfast-write-lock", daemon=True)
-    looking.start()
+    watcher = threading.Thread(target=look, name="holdfast-write-lock", daemon=True)
+    watcher.start()
     try:
         yield
     finally:
         over.set()
-        looking.join()
+        watcher.join()
 
 
 def _continue(pid: int, database: Path) -> bool:
@@ -120,7 +123,7 @@ def _has_place(pid: int, place: str) -> bool:
     try:
         opened = [info.read_text() for info in Path(f"/proc/{pid}/fdinfo").iterdir()]
     except OSError:
-        return False  # it is another user's, or has just ended
+        return False  # the process belongs to another user, or has just ended
     lines = [line for text in opened for line in text.splitlines()]
     return any(place in line and ("OFDLCK" in line or "FLOCK" in line) for line in lines)
 

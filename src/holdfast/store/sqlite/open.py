@@ -1,4 +1,4 @@
-"""Opening a store on a SQLite file."""
+"""Open a store on a SQLite file."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ async def open_sqlite(
     patience_s: float = 10.0,
     codec: Codec | None = None,
 ) -> SqlStore:
-    """A store on this file, made if it is not there; refused if it cannot keep its tier.
+    """Open the store on this file; create it if it does not exist.
 
-    `migrations` are the package's own, unless a test brings a longer list.
+    `migrations` are the package's own, unless a test passes a longer list.
 
     Raises:
         TierNotKept: an old library, a network filesystem, a file that cannot be switched to WAL.
-        ForeignFile: something is there, and it is not ours. It has not been touched.
-        SchemaMismatch: made by newer code; or by older code, with `migrating` off.
+        ForeignFile: the file is not a Holdfast store. It is left unchanged.
+        SchemaMismatch: the store was made by newer code; or by older code, with `migrating` off.
     """
     path = Path(path).absolute()
     check_library()
@@ -69,7 +69,7 @@ async def open_sqlite(
         wakeups.close()
 
     try:
-        schema = SqliteSchema(writer, executor.turnstile, clock, path)
+        schema = SqliteSchema(writer, executor.write_lock, clock, path)
         await (migrate if migrating else require_current)(schema, migrations or load_migrations(SQLITE))
         await begin_host_clock(executor, store_clock)
         await write_first_rows(executor, ids)
@@ -91,7 +91,7 @@ async def open_sqlite(
 
 
 def _durable(path: Path, *, vfs: str | None, relaxed: bool) -> tuple[apsw.Connection, dict[str, str]]:
-    """A connection that keeps its tier, and the settings by which it does."""
+    """Open a connection that keeps its tier; returns it with its settings."""
     writer = connect(path, vfs=vfs)
     try:
         adopt(writer, path)

@@ -1,4 +1,4 @@
-"""Migrating a SQLite file, with a copy of it made first."""
+"""SQLite migrations: copies the file before it changes its schema."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from holdfast.store.sqlite.write_lock import WriteLock
 
 
 class SqliteSchema:
-    def __init__(self, connection: apsw.Connection, turnstile: WriteLock, clock: Clock, path: Path) -> None:
+    def __init__(self, connection: apsw.Connection, write_lock: WriteLock, clock: Clock, path: Path) -> None:
         self._connection = connection
-        self._turnstile = turnstile
+        self._write_lock = write_lock
         self._clock = clock
         self._path = path
         self.backup: Path | None = None
@@ -61,28 +61,28 @@ class SqliteSchema:
             raise StoreCorrupt(msg) from error
 
     async def apply(self, *migrations: Migration) -> list[Migration]:
-        if not self._turnstile.try_enter():
-            # Waiting for the turnstile blocks, so it is done beside the loop; what follows is short.
+        if not self._write_lock.try_enter():
+            # Waiting for the write lock blocks, so another thread does it; what follows is short.
             await asyncio.get_running_loop().run_in_executor(None, self._enter)
         try:
             return self._apply(migrations)
         except apsw.Error as error:
             raise translate(error, f"migrating to schema {migrations[-1].number}") from error
         finally:
-            self._turnstile.leave()
+            self._write_lock.leave()
 
     def _enter(self) -> None:
         with continuing_stopped_writers(self._path):
-            self._turnstile.enter()
+            self._write_lock.enter()
 
     def _apply(self, migrations: Sequence[Migration]) -> list[Migration]:
-        # Asked before the copy is made: whoever comes second would copy the new schema over the old one.
+        # Before the copy is made: a second process would otherwise copy the new schema over the copy of the old one.
         todo = [migration for migration in migrations if not self._is_done(migration)]
         if not todo:
             return []
         self._back_up_once(todo[0])
-        # A transaction that begins by reading is refused without a wait when somebody else has written meanwhile:
-        # whoever opens the file for the first time does, before the turnstile.
+        # IMMEDIATE: SQLite rejects a transaction that begins by reading, without a wait, when another process has
+        # written meanwhile. A process that opens the file for the first time writes without the write lock.
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             mark(self._connection)
@@ -110,7 +110,7 @@ class SqliteSchema:
         )
 
     def _back_up_once(self, migration: Migration) -> None:
-        """A store that holds data is copied before its schema changes; an empty one has nothing to lose."""
+        """Copy a store that holds data before its schema changes; an empty store is not copied."""
         if self.backup is not None or not self._has("store_state"):
             return
         if not self._connection.execute("SELECT 1 FROM store_state").fetchall():

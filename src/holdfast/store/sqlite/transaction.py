@@ -1,4 +1,4 @@
-"""Named statements on one SQLite connection."""
+"""SQLite transaction: named statements on one connection."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Picker = Callable[[Mapping[str, Value]], Sequence[Value]]
 
 _LIST = re.compile(r"json_each\(\?(\d+)\)")
 _UNFIT = (OverflowError, UnicodeEncodeError)
-"""What the driver raises about a value before SQLite has seen it."""
+"""Exceptions that the driver raises for a value before it passes it to SQLite."""
 
 
 class SqliteTransaction:
-    """One unit of work's view of the database. Every answer is there at once; nothing here really waits."""
+    """One unit of work's view of the database. Every statement returns at once; nothing here waits."""
 
     __slots__ = ("_clock", "_connection", "_times", "hints")
     batches = False
@@ -70,7 +70,7 @@ class SqliteTransaction:
         self.hints.append(topic)
 
     def _now(self) -> Mapping[str, Value]:
-        """The time, one for all of the transaction. An ordinary append asks for none."""
+        """The time, the same for the whole transaction. An ordinary append does not read it."""
         if not self._times:
             self._times = self._clock.times()
         return self._times
@@ -93,15 +93,15 @@ class SqliteTransaction:
 
 
 def _picker(names: Sequence[str]) -> Picker:
-    """Takes the parameters out of a mapping, in their order."""
+    """A function that takes the parameters out of a mapping, in their order."""
     if len(names) > 1:
         return itemgetter(*names)
     return lambda values: [values[name] for name in names]
 
 
 class _Ready(dict[str, tuple[str, Picker, bool, list[str]]]):
-    """Statements as they are run: the text, who takes its arguments out of a mapping, whether it asks for the time, and
-    which of its parameters are lists. Each is made ready when it is first run."""
+    """Statements prepared for use: the text, the function that takes its arguments out of a mapping, whether it needs
+    the time, and which of its parameters are lists. Each is prepared when it first runs."""
 
     def __missing__(self, name: str) -> tuple[str, Picker, bool, list[str]]:
         statement = statements(SQLITE)[name]
@@ -120,7 +120,7 @@ def _refused(error: Exception, statement: str) -> InvalidPayload:
 
 
 def drive(work: Work[T], tx: SqliteTransaction) -> T:
-    """The result of a unit of work, run from start to end right here."""
+    """Run a unit of work from start to end on this thread, and return its result."""
     running = work(tx).__await__()
     try:
         next(running)

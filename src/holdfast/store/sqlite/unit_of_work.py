@@ -1,4 +1,4 @@
-"""Units of work on their way through the executor."""
+"""Units of work of the SQLite executor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Unit(Generic[T]):
-    """A unit of work, and what came of it."""
+    """A unit of work and its outcome."""
 
     __slots__ = ("hints", "outcome", "work")
 
@@ -22,7 +22,7 @@ class Unit(Generic[T]):
 
 
 class Queued(Unit[T]):
-    """One in the queue, and where its answer goes."""
+    """A queued unit of work, and the future of its caller."""
 
     __slots__ = ("asked", "begun", "future", "loop")
 
@@ -34,7 +34,7 @@ class Queued(Unit[T]):
         self.begun = False
 
     def answer(self) -> None:
-        """Tell whoever waits. Runs on the loop the unit came from."""
+        """Set the result of the future. Runs on the loop of the caller."""
         if self.future.done():
             return
         if isinstance(self.outcome, BaseException):
@@ -44,7 +44,7 @@ class Queued(Unit[T]):
 
 
 class Undone(Exception):
-    """The transaction is gone, with everything in it."""
+    """The whole transaction was rolled back."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__()

@@ -1,13 +1,13 @@
-"""Wake-ups between processes on one file: a datagram to everybody who listens beside it.
+"""Wake-ups between processes on one file: a datagram to each process that listens beside the file.
 
-Whoever waits has a socket in the folder `<database>-wake` from its first wait on, and reads topics from it. Telling the
-others is one datagram to each socket there, so a store that only writes costs the others nothing; a socket whose
-process is gone refuses it and is removed. A full buffer, a lost datagram or a platform without such sockets costs a
-poll interval, nothing else.
+A process that waits has a socket in the folder `<database>-wake` from its first wait on, and reads topics from it. A
+process that sends a hint sends one datagram to each socket there, so a store that only writes receives none. The socket
+of a dead process refuses the datagram and is removed. A full buffer, a lost datagram or a platform without such sockets
+costs a poll interval, nothing else.
 
-The address of a socket has room for about a hundred bytes, and projects lie in deeper folders than that. There the
-folder is held open, and its sockets are addressed through its descriptor, which Linux allows; elsewhere such a store
-polls.
+The address of a socket has room for about a hundred bytes, and some projects lie in folders with longer paths. There
+the folder is held open, and its sockets are addressed through its descriptor, which Linux allows; on other systems such
+a store polls.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BIND_TRIES: Final = 100
 
 
 class FileWakeups:
-    """Hints for the waiters of one open store, and from it to the others on the same file."""
+    """Wake-ups of one open store: delivers hints to its waiters, and sends hints to the other processes on the file."""
 
     def __init__(self, database: Path, name: str) -> None:
         self._board = HintBoard()
@@ -43,7 +43,7 @@ class FileWakeups:
         self._bound = False
 
     def listen(self) -> bool:
-        """Whether others can tell us something, from now on."""
+        """Bind the socket; returns whether other processes can send hints to this one from now on."""
         if self._socket is None or self._bound:
             return self._bound
         for _ in range(BIND_TRIES):
@@ -52,7 +52,7 @@ class FileWakeups:
                 self._hold()
                 self._socket.bind(_address(self._folder, self._held, self._name))
             except (FileNotFoundError, FileExistsError):
-                continue  # whoever was the last to leave has just taken the folder away
+                continue  # another process has just left as the last one, and removed the folder
             except OSError:
                 break
             self._bound = True
@@ -61,8 +61,8 @@ class FileWakeups:
         return False
 
     def _hold(self) -> None:
-        """A folder too deep for an address is open. It stays the same one while our socket lies in it: only an empty
-        folder can be taken away."""
+        """Hold the folder open if its path is too long for an address. It stays the same folder while our socket lies
+        in it: only an empty folder can be removed."""
         self._let_go()
         if self._deep:
             self._held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -80,26 +80,26 @@ class FileWakeups:
         self.spread((topic,))
 
     def spread(self, topics: Iterable[str]) -> None:
-        """Everybody who waits for one of these topics is told, here and in other processes. Any thread may call it."""
-        told = tuple(dict.fromkeys(topics))
-        if not told:
+        """Send hints to every waiter for one of these topics, in this process and in others. Any thread may call it."""
+        unique = tuple(dict.fromkeys(topics))
+        if not unique:
             return
         if self._socket is not None:
-            self._send("\n".join(told).encode()[:DATAGRAM_BYTES])
+            self._send("\n".join(unique).encode()[:DATAGRAM_BYTES])
         if self._loop is None or self._loop is _here():
-            # Nobody waits yet, so nobody else looks at the board, and the hints are kept for whoever will; or whoever
-            # waits does so on this thread.
-            self._board.deliver(told)
+            # No task has waited yet, so no other thread uses the board, and it keeps the hints for the first waiter; or
+            # the waiters are on this thread.
+            self._board.deliver(unique)
         elif not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._board.deliver, told)
+                self._loop.call_soon_threadsafe(self._board.deliver, unique)
 
     def _send(self, message: bytes) -> None:
         assert self._socket is not None
         try:
             folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY) if self._deep else None
         except OSError:
-            return  # nobody listens
+            return  # no process listens
         try:
             for entry in os.scandir(self._folder if folder is None else folder):
                 if entry.name != self._name:
@@ -115,7 +115,7 @@ class FileWakeups:
         try:
             self._socket.sendto(message, _address(self._folder, folder, name))
         except (ConnectionRefusedError, FileNotFoundError):
-            # Its process is gone; nobody else will ever bind this name again.
+            # Its process has ended; no other process ever binds this name.
             with contextlib.suppress(OSError):
                 (self._folder / name).unlink()
         except OSError:
@@ -163,11 +163,11 @@ def _datagrams() -> socket.socket | None:
     if not hasattr(socket, "AF_UNIX"):
         return None
     try:
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        datagrams = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     except OSError:
         return None
-    made.setblocking(False)
-    return made
+    datagrams.setblocking(False)
+    return datagrams
 
 
 def _address(folder: Path, held: int | None, name: str) -> str:

@@ -1,30 +1,31 @@
-"""Whose turn it is to write, among all processes on one database file.
+"""Write lock: a fair lock (ticket lock) among all processes that write to one database file.
 
-SQLite's own answer to "somebody else is writing" is to sleep a little and look again. The one that has just written
-looks first, so it wins again and again: with eight processes one made 1 commit while another made 9,200. A lock file
-alone is better, but whoever happens to run when it is given back takes it, before the kernel has woken the one that
+While another process writes, SQLite sleeps a little and tries again. The process that has just written tries first, so
+it wins again and again: with eight processes one made 1 commit while another made 9,200. A single lock file is better,
+but the process that happens to run when the lock is released takes it, before the kernel has woken the process that has
 waited longest.
 
-So whoever has to wait draws a *ticket*, and stands behind the one before it. Three things on two small files:
+So a process that has to wait draws a *ticket*, and waits for the holder of the ticket before it. There are three kinds
+of lock on two small files:
 
     gate     the last ticket that was drawn; drawing one takes a few microseconds, under a lock
     places   byte n of the gate file is locked by the holder of ticket n, from drawing it until its turn is over
-    turn     locked by the one who writes
+    turn     locked by the process that writes
 
     A holds ticket 7 and the turn.   B holds ticket 8 and waits for place 7.   C holds ticket 9 and waits for place 8.
-    A commits, gives back the turn and place 7; the kernel wakes B, and nobody else. A wants to write again: ticket 10.
+    A commits, releases the turn and place 7; the kernel wakes B alone. To write again, A draws ticket 10.
 
-The places decide the order, the turn decides who may: a place proves nothing. If B dies in the line, its place is free,
-C goes forward to the turn, finds it taken and waits there: the order has suffered, and nothing else has. The kernel
-drops all of it when a process dies, at any instant, so there is nothing to clean up. And if somebody removes the files,
-SQLite's own lock is still there.
+The places decide the order; only the turn gives the right to write. If B dies while it waits, its place is free: C goes
+on to the turn, finds it locked and waits there. The order has changed, and nothing else. The kernel releases all these
+locks when a process dies, at any instant, so there is nothing to clean up. If the files are removed, SQLite's own lock
+still excludes writers from each other.
 
-Whoever finds no line and no writer goes straight to the turn and draws no ticket: a lone writer pays for two calls of
-the kernel.
+A process that finds no waiters and no writer locks the turn at once and draws no ticket: a lone writer pays for two
+system calls.
 
 These locks belong to the open file, not to the process: two stores in one process exclude each other as two processes
-do. Systems that lock no bytes that way (all but Linux) take the *gate* to be next and leave it once it is their turn,
-which keeps the last writer from walking straight back in, and promises no order beyond that.
+do. On systems without such byte locks (all but Linux) a process locks the *gate* to be next and releases it once it has
+the turn. That keeps the last writer from writing again at once, and guarantees no order beyond that.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from holdfast.store.sqlite.filesystem import cannot_open
 
 _IN_LINE: Final = sys.platform == "linux"
 _LOCK: Final = struct.Struct("hhqqi0q")
-"""A lock as the kernel reads it: its type, where offsets begin, the first byte, how many, whose it is."""
+"""`struct flock`: the type of lock, where offsets begin, the first byte, how many bytes, the owner."""
 
 _TICKET: Final = struct.Struct("<q")
 _TICKETS_MAX: Final = 2**62
@@ -62,7 +63,7 @@ class WriteLock:
             raise
 
     def enter(self) -> None:
-        """It is our turn. Blocks, without holding the interpreter, as long as others are before us."""
+        """Acquire the lock. Blocks while other processes are before this one; other threads run meanwhile."""
         if not _IN_LINE:
             self._enter_by_the_gate()
             return
@@ -78,7 +79,7 @@ class WriteLock:
             raise
 
     def try_enter(self) -> bool:
-        """It is our turn, if nobody else writes or waits; never blocks."""
+        """Acquire the lock if no other process writes or waits; never blocks. Returns whether it was acquired."""
         if not _IN_LINE:
             return self._try_the_gate()
         if _LOCK.unpack(fcntl.fcntl(self._gate, fcntl.F_OFD_GETLK, _NOBODY))[0] != fcntl.F_UNLCK:
@@ -90,8 +91,8 @@ class WriteLock:
         return True
 
     def leave(self) -> None:
-        """The turn goes to the next in the line."""
-        # In this order: the next one is woken once, and finds the turn free.
+        """Release the lock to the next waiter."""
+        # In this order: the next process is woken once, and finds the turn free.
         fcntl.flock(self._turn, fcntl.LOCK_UN)
         self._step_aside()
 
@@ -99,10 +100,10 @@ class WriteLock:
         os.close(self._gate)
         os.close(self._turn)
 
-    # ── the line ──────────────────────────────────────────────────────────────────────────────────
+    # ── tickets ───────────────────────────────────────────────────────────────────────────────────
 
     def _draw(self) -> int:
-        """A ticket of our own, and the place that goes with it."""
+        """Draw a ticket and lock the place of its number."""
         fcntl.flock(self._gate, fcntl.LOCK_EX)
         try:
             ticket = _last_in(os.pread(self._gate, _TICKET.size, 0)) + 1
@@ -121,7 +122,7 @@ class WriteLock:
     def _place(self, command: int, kind: int, place: int) -> None:
         fcntl.fcntl(self._gate, command, _LOCK.pack(kind, os.SEEK_SET, place, 1, 0))
 
-    # ── where there is no line ────────────────────────────────────────────────────────────────────
+    # ── systems without byte locks ────────────────────────────────────────────────────────────────
 
     def _enter_by_the_gate(self) -> None:
         fcntl.flock(self._gate, fcntl.LOCK_EX)
@@ -145,7 +146,7 @@ class WriteLock:
 
 
 def _last_in(written: bytes) -> int:
-    """The last ticket; the count begins anew in a file that is new, or that somebody wrote into."""
+    """The last ticket; 0 in a file that is new or does not hold a valid number."""
     last: int = _TICKET.unpack(written)[0] if len(written) == _TICKET.size else 0
     return last if 0 <= last < _TICKETS_MAX else 0
 

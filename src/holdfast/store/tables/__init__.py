@@ -1,1 +1,1 @@
-"""Each port implemented once, over an Executor."""
+"""Tables: each port, implemented once over an executor for both databases."""

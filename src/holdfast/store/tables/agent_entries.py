@@ -1,4 +1,4 @@
-"""Entries of agents that live elsewhere, over SQL."""
+"""Registry entries of external agents, over SQL."""
 
 from __future__ import annotations
 

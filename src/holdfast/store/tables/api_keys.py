@@ -105,7 +105,7 @@ async def _get(tx: Transaction, key_id: str, namespace: str | None = None) -> Ap
 
 def _key(row: Row) -> ApiKey:
     values = dict(zip(_FIELDS, row, strict=True))
-    roles = tuple(word(Role, one) for one in values.pop("roles").split(","))
+    roles = tuple(word(Role, role) for role in values.pop("roles").split(","))
     return ApiKey(roles=roles, **values)
 
 

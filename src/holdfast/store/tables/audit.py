@@ -1,4 +1,4 @@
-"""The audit log over SQL."""
+"""Audit log over SQL."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SqlAudit:
 
 
 async def write_act_in(tx: Transaction, act: ActDraft) -> SealedAct:
-    """The line of this act is there within the transaction, once."""
+    """Append the line of this action within the transaction, unless it is already there."""
     await need_namespace(tx, act.namespace)
     row = await tx.row("lock_audit_head", namespace=act.namespace)
     if row is None:

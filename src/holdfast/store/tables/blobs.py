@@ -1,4 +1,4 @@
-"""Blobs over SQL, and collecting the ones that nothing names."""
+"""Blobs over SQL, and the collection of those that nothing refers to."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class SqlBlobs:
         return digest.hex()
 
     async def get(self, digest: str, *, namespace: str = DEFAULT_NAMESPACE) -> bytes:
-        wanted = _raw(digest)
+        raw = _raw(digest)
 
         async def work(tx: Transaction) -> Row | None:
-            return await tx.row("get_blob", namespace=namespace, digest=wanted)
+            return await tx.row("get_blob", namespace=namespace, digest=raw)
 
         row = await self._executor.read(work)
         if row is None:
             msg = f"there is no blob {digest}"
             raise NotFound(msg)
         body = bytes(row[0])
-        if hashlib.sha256(body).digest() != wanted:
+        if hashlib.sha256(body).digest() != raw:
             must_be_open(body, f"blob {digest}")
             msg = f"blob {digest} does not match its digest"
             raise StoreCorrupt(msg)
@@ -70,42 +70,44 @@ def _raw(digest: str) -> bytes:
 
 
 async def collect_in(tx: Transaction, namespace: str, older_than_us: int) -> Collected:
-    """Unnamed blobs past their grace period are gone; the rest is counted."""
+    """Remove unreferenced blobs past their grace period; count the others."""
     counted = await tx.row("count_blobs", namespace=namespace)
     now = await tx.row("read_wall_clock")
     assert counted is not None
     assert now is not None
-    named = await find_named_digests(tx, namespace)
-    loose = [
+    referenced = await find_named_digests(tx, namespace)
+    unreferenced = [
         row
         for row in await tx.rows("list_unreferenced_blobs", namespace=namespace)
-        if bytes(row[0]) not in named
+        if bytes(row[0]) not in referenced
     ]
-    old = [row for row in loose if row[1] <= now[0] - older_than_us]
+    old = [row for row in unreferenced if row[1] <= now[0] - older_than_us]
     for digest, _ in old:
         await tx.run("remove_blob", namespace=namespace, digest=digest)
-    return Collected(roots=counted[0] - len(loose), retained=len(loose) - len(old), deleted=len(old))
+    return Collected(
+        roots=counted[0] - len(unreferenced), retained=len(unreferenced) - len(old), deleted=len(old)
+    )
 
 
 async def find_named_digests(tx: Transaction, namespace: str) -> set[bytes]:
-    """Digests that are named inside documents, where SQL does not look: checkpoints, attachment addresses, and the
-    messages of requests to models."""
-    named: set[bytes] = set()
+    """Digests of blobs that are referenced inside documents, where SQL cannot find them: checkpoints, attachment
+    addresses, and the messages of requests to models."""
+    digests: set[bytes] = set()
     for document, states in await tx.rows("list_checkpoints", namespace=namespace):
-        named |= blobs_of(document, states)
+        digests |= blobs_of(document, states)
     for (uri,) in await tx.rows("list_attachment_uris", namespace=namespace):
         if uri.startswith(_BY_CONTENT):
             try:
-                named.add(bytes.fromhex(uri.removeprefix(_BY_CONTENT)))
+                digests.add(bytes.fromhex(uri.removeprefix(_BY_CONTENT)))
             except ValueError:
                 continue
     for (body,) in await tx.rows("list_model_requests", namespace=namespace):
-        named |= messages_of(body)
-    return named
+        digests |= messages_of(body)
+    return digests
 
 
 def messages_of(body: bytes | None) -> set[bytes]:
-    """The messages that a request to a model names; an erased request names none."""
+    """The digests of the messages of a request to a model; empty if the request is erased."""
     must_be_open(body, "a request to a model")
     listed = canonical.decode_stored(body).get("messages", []) if body else []
     return {bytes.fromhex(digest) for digest in listed if len(digest) == 64}

@@ -24,14 +24,14 @@ class SqlBudgets:
 
 
 def account_of(row: Row) -> BudgetAccount:
-    """The row as an account: the columns come in the order of the fields."""
+    """Convert a row, whose columns are in the order of the fields, to an account."""
     values = dict(zip(BudgetAccount.__struct_fields__, row, strict=True))
     values["limits"] = money.read(read_json(row[4], f"budget {row[0]}"))
     return BudgetAccount(**values)
 
 
 async def open_in(tx: Transaction, draft: JobDraft, created_at: int) -> None:
-    """The job's own budget, if it has one, has an account."""
+    """Open an account for the job's own budget, if it has one."""
     if draft.budget is not None:
         await tx.run(
             "create_budget",
@@ -44,7 +44,7 @@ async def open_in(tx: Transaction, draft: JobDraft, created_at: int) -> None:
 
 
 async def charge_in(tx: Transaction, spend: Sequence[Charge]) -> None:
-    """The accounts have been charged, each once and in the one order that everybody uses."""
+    """Charge the accounts, each once, in the order in which every transaction locks them."""
     for budget_id in sorted({charge.budget_id for charge in spend}):
         parts = [charge for charge in spend if charge.budget_id == budget_id]
         await tx.run(
@@ -57,10 +57,10 @@ async def charge_in(tx: Transaction, spend: Sequence[Charge]) -> None:
 
 
 async def raise_in(tx: Transaction, raises: Sequence[Raise]) -> None:
-    """The budgets have at least these limits."""
-    for one in sorted(raises, key=lambda one: one.budget_id):
-        row = await tx.row("lock_budget", budget_id=one.budget_id)
+    """Raise the limits of these budgets to at least these."""
+    for change in sorted(raises, key=lambda change: change.budget_id):
+        row = await tx.row("lock_budget", budget_id=change.budget_id)
         if row is not None:
-            before = money.read(read_json(row[0], f"budget {one.budget_id}"))
-            limits = canonical.encode(money.to_json(money.raise_limits(before, one.limits)))
-            await tx.run("set_budget_limits", budget_id=one.budget_id, limits=limits)
+            before = money.read(read_json(row[0], f"budget {change.budget_id}"))
+            limits = canonical.encode(money.to_json(money.raise_limits(before, change.limits)))
+            await tx.run("set_budget_limits", budget_id=change.budget_id, limits=limits)

@@ -1,19 +1,19 @@
-"""Bulk append: the appends of many jobs in one go.
+"""Bulk append: the appends of many jobs in one commit.
 
 There are six append paths, and each pays (`bench`, two cores, disks that flush):
 
-    journal.append_in         any append, one by one: blobs, ledger rows, turns, sessions; and it explains a refusal
+    journal.append_in         any append, one by one: blobs, ledger rows, turns, sessions; and the reason of a rejection
     append_plain_in           SQLite: 32 appends take 8 ms instead of 12
     SqlJournal.append_now     SQLite, without leaving the event loop: a strict step takes 1.3 raw commits, not 1.6
-    append_event              Postgres, one fact of one job: 2.8 ms instead of 3.0 as a batch of one
-    append_events             Postgres, one fact each: 32 take 7.2 ms instead of 8.0 as moves
-    append_events_and_moves   Postgres, any facts and moves: 32 take 8 ms instead of 40 one by one
+    append_event              Postgres, one event of one job: 2.8 ms instead of 3.0 as a batch of one
+    append_events             Postgres, one event each: 32 take 7.2 ms instead of 8.0 as moves
+    append_events_and_moves   Postgres, any events and moves: 32 take 8 ms instead of 40 one by one
 
 Most appends do two things: they move a head, and they write events. A batch of such appends needs no savepoints,
-because a refused one has touched nothing: its condition did not hold, so its head did not move, so its events are not
-written. On Postgres the batch is one statement and one round trip; on SQLite it is two prepared statements run down
-the list, and one count: if a head did not move, the batch is given up and its appends go one by one, each with its own
-answer.
+because a rejected append changes nothing: its condition does not hold, so its head does not move, so its events are not
+written. On Postgres the batch is one statement and one round trip. On SQLite it is two prepared statements, run for
+each append, and one count: if a head did not move, the batch is rolled back and its appends run one by one, each with
+its own outcome.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from holdfast.store.tables.job_heads import move_values
 
 
 def is_plain(append: Append) -> bool:
-    """Whether a batch can do it: events that fit their rows, and at most a move."""
+    """Whether a batch can write the append: it has events that fit into their rows, and at most a move."""
     if append.extras is not NOTHING and append.extras:
         return False
     return max([len(event.body or b"") for event in append.events]) <= PAYLOAD_INLINE_BYTES
 
 
 def conditions(append: Append) -> dict[str, Value]:
-    """What the writer believes, and the head it leads to."""
+    """The parameters of the conditional update: what the writer has seen, and the head that the append leads to."""
     return {
         "job_id": append.job_id,
         "fence": append.fence,
@@ -53,34 +53,35 @@ def conditions(append: Append) -> dict[str, Value]:
 
 
 class NotAll(Exception):
-    """Somebody's append was refused, and a count does not say whose: nothing of the batch is there."""
+    """An append of the batch was rejected, and a count does not tell which one: nothing of the batch is written."""
 
 
 # ── row by row ────────────────────────────────────────────────────────────────────────────────────
 
 
 async def append_plain_in(tx: Transaction, appends: Sequence[Append]) -> list[Row]:
-    """The job of each append that took, and where a job that moved went: (job, queue, status, over). One that ends a
-    session's job is left to the single append, which moves the line up."""
+    """Write the appends; returns a row for each that was written: (job,), or (job, queue, status, over) for one that
+    moved its job. One that ends a job of a session is not written: the single append does it, and promotes the next
+    job."""
     staying = [append for append in appends if append.move is None]
     if staying and await tx.change_each("advance_head", list(map(conditions, staying))) < len(staying):
         raise NotAll
-    took: list[Row] = [(append.job_id,) for append in staying]
+    written: list[Row] = [(append.job_id,) for append in staying]
     if len(staying) < len(appends):
-        took += await _moved_in(tx, appends)
-    taken = {row[0] for row in took}
+        written += await _moved_in(tx, appends)
+    written_ids = {row[0] for row in written}
     events = [
         event_values(append.job_id, event)
         for append in appends
-        if append.job_id in taken
+        if append.job_id in written_ids
         for event in append.events
     ]
     await tx.rows_each("insert_event", events)
-    return took
+    return written
 
 
 async def _moved_in(tx: Transaction, appends: Sequence[Append]) -> list[Row]:
-    """Those of them that have left `running`."""
+    """Write the moves; returns a row for each job that left `running`."""
     moves = {append.job_id: append.move for append in appends if append.move is not None}
     moved = await tx.rows_each(
         "release_head",
@@ -113,8 +114,8 @@ def event_values(job_id: str, event: SealedEvent) -> dict[str, Value]:
 
 
 async def append_at_once(executor: Executor, appends: Sequence[Append]) -> Sequence[Row]:
-    """As `append_plain_in`, in one statement that is a transaction by itself. The usual append, one fact of a job that
-    goes on, has two lean statements of its own (figures above)."""
+    """As `append_plain_in`, in one statement that is a transaction by itself. The usual append, one event of a job that
+    stays running, has two smaller statements (figures above)."""
     if all(append.move is None and len(append.events) == 1 for append in appends):
         if len(appends) > 1:
             return await executor.once("append_events", **_columns_of_steps(appends))
@@ -125,13 +126,13 @@ async def append_at_once(executor: Executor, appends: Sequence[Append]) -> Seque
 
 
 def _columns_of_steps(appends: Sequence[Append]) -> dict[str, Value]:
-    """The appends by job id, written out: going by way of rows would take as long as sending them."""
+    """The appends by job id, as columns. Building rows first would take as long as sending them."""
     appends = sorted(appends, key=attrgetter("job_id"))
     events = [append.events[0] for append in appends]
     hashes = [
-        one
+        digest
         for append, event in zip(appends, events, strict=True)
-        for one in (append.seen.hash, event.body_digest, event.hash)
+        for digest in (append.seen.hash, event.body_digest, event.hash)
     ]
     return {
         "each_job_id": texts([append.job_id for append in appends]),
@@ -149,31 +150,31 @@ def _columns_of_steps(appends: Sequence[Append]) -> dict[str, Value]:
 
 
 def integers(values: Sequence[int | None]) -> str:
-    """An array as its literal: the driver looks long at every element of a list, the server reads digits quickly."""
+    """An array literal: the driver converts a list slowly, element by element; the server parses digits quickly."""
     return "{" + ",".join(map(str, values)).replace("None", "NULL") + "}"
 
 
 def texts(values: Sequence[str]) -> str:
-    """The same for text; what has a meaning inside a literal is escaped."""
+    """An array literal of texts; characters with a meaning inside a literal are escaped."""
     escaped = _BETWEEN.join(values).replace("\\", "\\\\").replace('"', '\\"')
     return '{"' + escaped.replace(_BETWEEN, '","') + '"}'
 
 
 _BETWEEN = "\x1f"
-"""No name contains it."""
+"""No name contains this character."""
 
 
 def words(values: Sequence[str | None]) -> str:
-    """The same for words of our own, of which some are missing."""
+    """An array literal of our own enumeration values and NULLs, which need no escaping."""
     return "{" + ",".join([value or "NULL" for value in values]) + "}"
 
 
 def _columns_of_moves(appends: Sequence[Append]) -> dict[str, Value]:
-    """The appends and their facts, written out. The facts of one append have its fence."""
+    """The appends and their events, as columns. The events of one append have its fence."""
     moves = [_STAYS if append.move is None else append.move for append in appends]
     events = [(nth, event) for nth, append in enumerate(appends, 1) for event in append.events]
-    hashes = [one for append in appends for one in (append.seen.hash, append.head.hash)]
-    event_hashes = [one for _, event in events for one in (event.body_digest, event.hash)]
+    hashes = [digest for append in appends for digest in (append.seen.hash, append.head.hash)]
+    event_hashes = [digest for _, event in events for digest in (event.body_digest, event.hash)]
     return {
         "each_job_id": texts([append.job_id for append in appends]),
         "each_fence": integers([append.fence for append in appends]),
@@ -202,4 +203,4 @@ def _columns_of_moves(appends: Sequence[Append]) -> dict[str, Value]:
 
 
 _STAYS: Final = Move(status=Status.RUNNING)
-"""Of an append that leaves its job where it is."""
+"""Stands for the move of an append that has none."""

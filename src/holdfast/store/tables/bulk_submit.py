@@ -1,4 +1,4 @@
-"""Bulk submit: many new jobs in one go.
+"""Bulk submit: many new jobs in one commit.
 
 There are three submit paths, and each pays (`bench`, two cores, disks that flush):
 
@@ -7,14 +7,15 @@ There are three submit paths, and each pays (`bench`, two cores, disks that flus
                        24 ms instead of 288 on Postgres
     submit_at_once     the same on Postgres without a transaction around it: one job takes 4.3 ms instead of 8.0
 
-A plain draft has no request key, no session, no budget of its own and a small input. A list of them is looked up by one
-statement and written by three (on Postgres by one), instead of six for each. Whatever is not as plain as that, or not
-new, is submitted one by one in the same transaction.
+A plain draft has no request key, no session, no budget of its own, no work item and a small input. A list of them is
+looked up by one statement and written by three (on Postgres by one), instead of six for each. If a draft is not plain,
+or its job is not new, all are submitted one by one in the same transaction.
 
-Where every statement is a round trip, a single draft, or drafts whose ids were made just now, need no transaction
-around them either: all of them are new or none is, so one statement that is whole by itself is all there is. It looks
-for the first draft's id alone: the others' were made a moment ago, and no other process had them. An id that is taken
-while it runs is seen by its insert; there is no time for it to be taken, ended, grown old and removed.
+On Postgres, where every statement is a round trip, a single draft, or drafts whose ids were generated for this call,
+need no transaction either: all of them are new or none is, so one statement, atomic by itself, is enough. It looks up
+the first draft's id alone: the other ids were generated a moment ago, and no other process has them. If another process
+takes an id while the statement runs, the insert conflicts. (A tombstone cannot appear meanwhile: a job would have to be
+submitted, end, pass its retention time and be removed.)
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 
+import msgspec
+
 from holdfast.errors import NotFound
 from holdfast.model import lease
 from holdfast.model.events import JobCreated
 from holdfast.model.hash_chain import EMPTY, GENESIS, Head, SealedEvent, body_of, seal
-from holdfast.model.jobs import JobDraft, Submitted, make_created_event, request_digest
+from holdfast.model.jobs import JobDraft, Submitted, make_created_event, make_submission
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import Status
 from holdfast.store.executor import Executor, RunAgain, Transaction, Value
+from holdfast.store.sql.dialect import JOB_ARRAYS
 from holdfast.store.tables.bulk_append import event_values
 from holdfast.store.tables.payloads import need_namespace
 from holdfast.store.tables.queue_limits import admit_in
@@ -39,14 +43,14 @@ Sealed = tuple[JobDraft, SealedEvent, Head]
 
 
 async def submit_plain_in(tx: Transaction, drafts: Sequence[JobDraft]) -> list[Submitted] | None:
-    """The jobs exist within this transaction; None: nothing was written, they are not all plain and new."""
+    """Submit the jobs within this transaction. None: nothing was written, because not all of them are plain and new."""
     ids = [draft.job_id for draft in drafts if draft.job_id is not None]
     if len(drafts) < 2 or len({*ids}) < len(drafts) or not all(map(_is_plain, drafts)):
         return None
     try:
         limited = [await need_namespace(tx, namespace) for namespace in {draft.namespace for draft in drafts}]
     except NotFound:
-        return None  # one by one it shows which of them is the first that cannot be
+        return None  # one by one, the first draft without a namespace decides the error
     if await tx.rows("find_jobs_by_ids", job_ids=ids):
         return None
     if any(limited):
@@ -62,8 +66,8 @@ async def submit_plain_in(tx: Transaction, drafts: Sequence[JobDraft]) -> list[S
 
 
 async def submit_at_once(executor: Executor, drafts: Sequence[JobDraft]) -> list[Submitted] | None:
-    """The jobs exist; None: they are not as plain as that, or their ids are taken, perhaps by a try whose reply was
-    lost. Nothing was written then."""
+    """Submit the jobs in one statement. None: they are not plain, or an id is taken, perhaps by a try whose reply was
+    lost; nothing was written."""
     namespaces = {draft.namespace for draft in drafts}
     if not executor.batches or len(namespaces) != 1 or not all(map(_is_plain, drafts)):
         return None
@@ -71,9 +75,9 @@ async def submit_at_once(executor: Executor, drafts: Sequence[JobDraft]) -> list
     if max(map(len, bodies)) > PAYLOAD_INLINE_BYTES:
         return None
     if len(await executor.once("submit_jobs", **_columns(drafts, bodies, admitted=False))) < len(drafts):
-        return None  # no such namespace, one whose queues have limits, or an id that somebody has or had
+        return None  # no such namespace, one whose queues have limits, or an id that another job has or had
     executor.spread(f"queue:{draft.queue}" for draft in drafts)
-    await asyncio.sleep(0)  # the hint leaves before whatever the caller asks next
+    await asyncio.sleep(0)  # the hint is sent before the next request of the caller
     return [Submitted(draft.job_id or "", created=True) for draft in drafts]
 
 
@@ -89,28 +93,21 @@ def _sealed(draft: JobDraft, fence: int, at: int) -> Sealed:
     return draft, event, head
 
 
-def _job_values(draft: JobDraft) -> dict[str, Value]:
-    return {
-        "job_id": draft.job_id,
-        "namespace": draft.namespace,
-        "kind": draft.kind,
-        "queue": draft.queue,
-        "priority": draft.priority,
-        "request_key": None,
-        "request_digest": request_digest(draft),
-        "parent_job_id": draft.parent_job_id,
-        "parent_step_key": draft.parent_step_key,
-        "session_id": None,
-    }
+def job_values(draft: JobDraft) -> dict[str, Value]:
+    """The values of the row of `jobs`; the database dates it."""
+    assert draft.job_id is not None
+    values = msgspec.structs.asdict(make_submission(draft, draft.job_id, created_at=0))
+    del values["created_at"]
+    return values
 
 
 async def _write_rows(tx: Transaction, drafts: Sequence[JobDraft], _bodies: Sequence[bytes]) -> int:
-    """How many were new. (SQLite has one writer: all of them.)"""
+    """Insert the jobs row by row; returns how many were new. (SQLite has one writer: all of them.)"""
     state, wall = await tx.row("get_store_state"), await tx.row("read_wall_clock")
     assert state is not None, "an open store has a state"
     assert wall is not None, "there is always a time"
     sealed = [_sealed(draft, lease.floor(state[1]), wall[0]) for draft in drafts]
-    made = await tx.rows_each("insert_job", [_job_values(draft) for draft in drafts])
+    inserted = await tx.rows_each("insert_job", [job_values(draft) for draft in drafts])
     heads: list[dict[str, Value]] = [
         {
             "job_id": draft.job_id,
@@ -132,27 +129,24 @@ async def _write_rows(tx: Transaction, drafts: Sequence[JobDraft], _bodies: Sequ
     await tx.rows_each(
         "insert_event", [event_values(draft.job_id or "", event) for draft, event, _ in sealed]
     )
-    return len(made)
+    return len(inserted)
 
 
 async def _write_columns(tx: Transaction, drafts: Sequence[JobDraft], bodies: Sequence[bytes]) -> int:
-    """The same by the statement of `submit_jobs`, once for each namespace."""
-    made = 0
+    """Insert the jobs by `submit_jobs`, once for each namespace; returns how many were new."""
+    inserted = 0
     for namespace in sorted({draft.namespace for draft in drafts}):
-        some = [nth for nth, draft in enumerate(drafts) if draft.namespace == namespace]
-        columns = _columns([drafts[nth] for nth in some], [bodies[nth] for nth in some], admitted=True)
-        made += len(await tx.rows("submit_jobs", **columns))
-    return made
-
-
-_NAMES = "job_id kind queue priority request_digest parent_job_id parent_step_key".split()
+        places = [nth for nth, draft in enumerate(drafts) if draft.namespace == namespace]
+        columns = _columns([drafts[nth] for nth in places], [bodies[nth] for nth in places], admitted=True)
+        inserted += len(await tx.rows("submit_jobs", **columns))
+    return inserted
 
 
 def _columns(drafts: Sequence[JobDraft], bodies: Sequence[bytes], *, admitted: bool) -> dict[str, Value]:
-    """Jobs of one namespace. The database seals their first events by its own clock."""
-    jobs = [_job_values(draft) for draft in drafts]
+    """Jobs of one namespace, as columns. The database dates and hashes their first events."""
+    jobs = [job_values(draft) for draft in drafts]
     return {
-        **{f"each_{name}": [job[name] for job in jobs] for name in _NAMES},
+        **{f"each_{name}": [job[name] for job in jobs] for name in JOB_ARRAYS},
         "each_ready_at": [draft.ready_at for draft in drafts],
         "each_body": bodies,
         "each_body_digest": [hashlib.sha256(body).digest() for body in bodies],

@@ -1,4 +1,4 @@
-"""The cache over SQL."""
+"""Response cache over SQL."""
 
 from __future__ import annotations
 

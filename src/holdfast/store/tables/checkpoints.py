@@ -1,8 +1,8 @@
-"""A session's checkpoint: a small document that names its states by digest, and the states themselves.
+"""Session checkpoint: a small document that refers to its states by digest, and the states themselves.
 
-A session keeps only its newest checkpoint, in its own row, so a turn costs no more for a long history. The name of a
-checkpoint covers its states through their digests; where the states lie (small ones in the row, large ones as blobs)
-does not change it.
+A session keeps only its newest checkpoint, in its own row, so the cost of a turn does not grow with the history. The
+digest of a checkpoint covers its states through their digests; it does not depend on where the states are stored (small
+ones in the row, large ones as blobs).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BYTE_FIELDS: Final = ("tool_state", "plugin_snapshot", "execution_state")
 
 
 def pack_checkpoint(checkpoint: SessionCheckpoint, blobs: dict[bytes, bytes]) -> tuple[bytes, bytes]:
-    """The document and the small states, to be written into the session's row; large states are among the blobs."""
+    """Encode the document and the small states for the session's row; add the large states to `blobs`."""
     document: dict[str, Any] = msgspec.structs.asdict(checkpoint)
     small = {}
     for name in BYTE_FIELDS:
@@ -43,7 +43,7 @@ def pack_checkpoint(checkpoint: SessionCheckpoint, blobs: dict[bytes, bytes]) ->
 async def load_checkpoint(
     tx: Transaction, namespace: str, document: bytes, states: bytes
 ) -> SessionCheckpoint:
-    """The checkpoint, whole, each state checked against its digest."""
+    """Load the whole checkpoint, each state checked against its digest."""
     fields, small = _read(document, states)
     for name, digest in _digests(fields).items():
         if name in small:
@@ -59,13 +59,13 @@ async def load_checkpoint(
 
 
 def blobs_of(document: bytes, states: bytes) -> set[bytes]:
-    """The digests of the states that lie in blobs."""
+    """The digests of the states that are stored as blobs."""
     fields, small = _read(document, states)
     return {digest for name, digest in _digests(fields).items() if name not in small}
 
 
 def _read(document: bytes, states: bytes) -> tuple[dict[str, Any], dict[str, str]]:
-    """The document and the small states; StoreCorrupt if they do not look like what `pack_checkpoint` writes."""
+    """Decode the document and the small states. Raises StoreCorrupt if `pack_checkpoint` cannot have written them."""
     fields, small = read_json(document, "a checkpoint"), read_json(states, "a checkpoint's states")
     if not isinstance(fields, dict) or fields.keys() != set(SessionCheckpoint.__struct_fields__):
         msg = "a checkpoint has other fields than were stored"

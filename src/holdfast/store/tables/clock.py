@@ -1,4 +1,4 @@
-"""The store clock of a host, kept in the store for all its processes of one boot."""
+"""Store clock of a host: its offset is a row in the store, shared by all processes of one boot."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from holdfast.store.store_clock import HostStoreClock
 
 
 async def begin_host_clock(executor: Executor, clock: HostStoreClock) -> None:
-    """The clock goes by the store's offset for this boot; the first process of a boot decides it."""
+    """Set the clock to the store's offset for this boot; the first process of a boot decides it."""
 
     async def look(tx: Transaction) -> bool:
         return clock.adopt(*_stored(await tx.row("read_store_clock")))
 
     async def begin(tx: Transaction) -> None:
         boot, offset_us, seen_at = _stored(await tx.row("lock_store_clock"))
-        if not clock.adopt(boot, offset_us, seen_at):  # else another process was first
+        if not clock.adopt(boot, offset_us, seen_at):  # another process may have been first
             clock.begin_boot(seen_at)
             await tx.run("save_store_clock", **clock.row())
 

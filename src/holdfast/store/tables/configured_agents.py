@@ -21,7 +21,7 @@ class SqlAgents:
 
     async def create(self, agent: HostedAgent) -> HostedAgent:
         agent = check_agent(agent)
-        told = canonical.encode(msgspec.to_builtins(agent.configuration))
+        encoded = canonical.encode(msgspec.to_builtins(agent.configuration))
 
         async def work(tx: Transaction) -> HostedAgent:
             await need_namespace(tx, agent.namespace)
@@ -31,13 +31,13 @@ class SqlAgents:
                 agent_id=agent.agent_id,
                 name=agent.name,
                 kind=agent.kind,
-                configuration=told,
+                configuration=encoded,
             )
             row = await tx.row("find_agent", namespace=agent.namespace, name=agent.name)
             found = None if row is None else _agent(row)
             if found is None or (found.kind, found.configuration) != (agent.kind, agent.configuration):
-                what = f"id {agent.agent_id!r}" if found is None else f"name {agent.name!r}"
-                msg = f"the {what} belongs to another agent"
+                taken = f"id {agent.agent_id!r}" if found is None else f"name {agent.name!r}"
+                msg = f"the {taken} belongs to another agent"
                 raise Conflict(msg, hint="Give the new agent a name of its own.")
             return found
 
@@ -74,9 +74,9 @@ class SqlAgents:
 
 
 def _agent(row: Row) -> HostedAgent:
-    agent_id, name, kind, told, namespace, created_at = row
+    agent_id, name, kind, encoded, namespace, created_at = row
     try:
-        configuration = msgspec.convert(read_json(told, f"agent {agent_id}"), Configuration)
+        configuration = msgspec.convert(read_json(encoded, f"agent {agent_id}"), Configuration)
     except msgspec.ValidationError as error:
         msg = f"the configuration of agent {agent_id} is damaged: {error}"
         raise StoreCorrupt(msg) from error

@@ -1,4 +1,4 @@
-"""The inbox over SQL. Which batches a claim takes is the model's rule; here the session's row is its lock."""
+"""Inbox over SQL. The model decides which batches a claim takes; the session's row is the lock."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class SqlInbox:
 
     async def enqueue(self, draft: BatchDraft, *, namespace: str = DEFAULT_NAMESPACE) -> InboxBatch:
         inbox.check_draft(draft)
-        named = draft if draft.batch_id else msgspec.structs.replace(draft, batch_id=self._ids.new("batch"))
+        with_id = draft if draft.batch_id else msgspec.structs.replace(draft, batch_id=self._ids.new("batch"))
 
         async def work(tx: Transaction) -> InboxBatch:
-            return await enqueue_in(tx, named, namespace)
+            return await enqueue_in(tx, with_id, namespace)
 
         return await self._executor.write(work)
 
     async def deliver(self, draft: BatchDraft, job: JobDraft) -> InboxBatch:
         inbox.check_delivery(draft, job)
-        named = job if job.job_id else msgspec.structs.replace(job, job_id=self._ids.new("job"))
-        check_draft(named)
+        with_id = job if job.job_id else msgspec.structs.replace(job, job_id=self._ids.new("job"))
+        check_draft(with_id)
 
         async def work(tx: Transaction) -> InboxBatch:
-            job_id = (await submit_in(tx, named, admitting=True)).job_id
+            job_id = (await submit_in(tx, with_id, admitting=True)).job_id
             return await enqueue_in(
                 tx, msgspec.structs.replace(draft, batch_id=job_id, job_id=job_id), job.namespace
             )
@@ -88,9 +88,9 @@ class SqlInbox:
             cancelled = await tx.row("cancel_batch", **place)
             row = await tx.row("get_batch", **place)
             if cancelled is None:
-                # A try of this very call whose reply was lost may have cancelled it.
-                gone = row is not None and _batch(row, items).state is BatchState.CANCELLED
-                return tried[-1] if tried and gone else None
+                # An earlier try of this call, whose reply was lost, may have cancelled it.
+                is_cancelled = row is not None and _batch(row, items).state is BatchState.CANCELLED
+                return tried[-1] if tried and is_cancelled else None
             assert row is not None, "a batch is never deleted"
             await tx.run("remove_items", **place)
             tried.append(msgspec.structs.replace(_batch(row, items), settled_by=None))
@@ -133,16 +133,16 @@ class SqlInbox:
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Claim | None:
         inbox.check_claimer(owner, token)
-        wanted = set(batch_ids)
+        requested = set(batch_ids)
 
         async def work(tx: Transaction) -> Claim | None:
             candidates = await _claimable(tx, session_id, namespace)
-            taken = inbox.takeable(candidates, boundary, len(wanted))
-            # Compared before anything is claimed: a refused probe leaves no mark.
-            if {candidate.batch_id for candidate in taken} != wanted:
+            taken = inbox.takeable(candidates, boundary, len(requested))
+            # Compared before anything is claimed: a rejected exact claim changes nothing.
+            if {candidate.batch_id for candidate in taken} != requested:
                 taken = ()
             claim = await _claim_in(tx, session_id, owner, taken, ttl_us, token, namespace)
-            same = claim is not None and {batch.batch_id for batch in claim.batches} == wanted
+            same = claim is not None and {batch.batch_id for batch in claim.batches} == requested
             return claim if same else None
 
         return await self._executor.write(work)
@@ -173,7 +173,7 @@ class SqlInbox:
 
 
 async def enqueue_in(tx: Transaction, draft: BatchDraft, namespace: str) -> InboxBatch:
-    """The batch is in the line within this transaction; a known source or id finds the batch it made."""
+    """Enqueue the batch within this transaction; a known source key or id returns the stored batch."""
     await need_namespace(tx, namespace)
     assert draft.batch_id is not None, "a batch gets its id before the transaction"
     place = {"namespace": namespace, "session_id": draft.session_id}
@@ -226,7 +226,7 @@ async def _stored(tx: Transaction, batch_id: str, place: dict[str, str]) -> Inbo
 
 
 async def _claimable(tx: Transaction, session_id: str, namespace: str) -> list[Candidate]:
-    """What may be claimed, with the session's line locked: two claimers never choose from the same sight."""
+    """The claimable batches, read under the lock of the session: two claimers never choose from the same state."""
     place = {"namespace": namespace, "session_id": session_id}
     await tx.row("lock_session", **place)
     return [

@@ -1,4 +1,4 @@
-"""Heads: reading them, and what follows when a job leaves `running`."""
+"""Job heads: reading them, and the consequences of a move."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.store.tables.payloads import word
 
 
 def head_of(row: Row) -> JobHead:
-    """The row as a head: its columns come first, in the order of the fields."""
+    """Convert a row, whose first columns are in the order of the fields, to a head."""
     values = list(row[:_COLUMNS])
     values[_STATUS] = _WORDS.get(row[_STATUS]) or word(Status, row[_STATUS])
     if row[_REASON] is not None:
@@ -33,7 +33,7 @@ _WORDS: Mapping[str, Status] = {status.value: status for status in Status}
 
 
 async def lock_head(tx: Transaction, job_id: str) -> JobHead:
-    """The head, held until the transaction ends; or NotFound."""
+    """The head, locked until the transaction ends. Raises NotFound."""
     row = await tx.row("lock_head", job_id=job_id)
     if row is None:
         msg = f"there is no job {job_id!r}"
@@ -56,7 +56,7 @@ def move_values(move: Move) -> dict[str, Value]:
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a job stands: its queue, and its session's line."""
+    """The queue of a job, and its place in the queue of its session."""
 
     job_id: str
     namespace: str
@@ -66,7 +66,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 async def settle_move(tx: Transaction, place: Place, move: Move) -> None:
-    """What a move means beyond its own row: timers, the session's line, who should look."""
+    """Write what a move changes beyond its own row: timers, the session's queue of jobs; and send wake-ups."""
     if move.status is Status.PENDING:
         tx.hint(f"queue:{place.queue}")
     if not move.over:
@@ -75,7 +75,7 @@ async def settle_move(tx: Transaction, place: Place, move: Move) -> None:
     tx.hint(f"job:{place.job_id}")
     if place.session_slot is None or place.session_id is None:
         return
-    # The line is locked before it is read, so that a job joining it now is either seen here or sees us gone.
+    # The session is locked before it is read: a job that joins it now is either seen here, or sees that this one left.
     await tx.row("lock_session", namespace=place.namespace, session_id=place.session_id)
     await tx.run("leave_session", job_id=place.job_id)
     if move.status is not Status.COMPLETED:
@@ -85,7 +85,8 @@ async def settle_move(tx: Transaction, place: Place, move: Move) -> None:
 
 
 async def _leave_inbox(tx: Transaction, place: Place) -> None:
-    """Whoever cancels a message's job does not want it answered later; what others sent is theirs again."""
+    """Remove the message of a cancelled or failed job, which is not to be answered later; release the batches that it
+    claimed from other senders."""
     where = {"namespace": place.namespace, "session_id": place.session_id, "job_id": place.job_id}
     if await tx.row("remove_message", **where) is not None:
         await tx.run(

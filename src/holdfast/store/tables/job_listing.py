@@ -1,8 +1,8 @@
-"""Finding jobs. Whatever is asked for, an index leads to it or to where the walk begins.
+"""Job listing: every filter uses an index.
 
-A listing goes from new to old along the ids, so what is common is found at once. What is rare would be walked past
-everything else: jobs that run among a hundred thousand that are over. For that there are indexes of a few jobs each, by
-status, session and parent; if one of them has few enough, the page is made of those.
+A listing walks `jobs_by_age` from new to old, so a page of common jobs is found at once. A page of rare jobs would need
+a long walk: running jobs among a hundred thousand that have ended. For those there are small indexes, by status,
+session and parent; if one of them has few enough entries, the page is made of these.
 """
 
 from __future__ import annotations
@@ -10,23 +10,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from holdfast.model.crash_suspects import UNCLAIMED_US
 from holdfast.model.jobs import JobFilter, JobNames
 from holdfast.model.states import FOR_A_PERSON, TERMINAL, Status, WaitReason
-from holdfast.model.suspicion import UNCLAIMED_US
-from holdfast.store.executor import Row, Transaction
+from holdfast.store.executor import Row, Transaction, Value
 from holdfast.store.tables.payloads import word
 
 FEW: Final = 2_000
-"""So many are sorted for a page; if there are more, the walk soon meets enough of them."""
+"""Up to this many entries of an index are sorted for a page; with more, the walk soon finds enough."""
 
 
-async def list_in(tx: Transaction, which: JobFilter, *, before: str | None, limit: int) -> Sequence[Row]:
-    """Rows of jobs, newest id first."""
-    wanted = _wanted(which)
-    few = await _few(tx, which)
+async def list_in(
+    tx: Transaction, job_filter: JobFilter, *, before: tuple[int, str], limit: int
+) -> Sequence[Row]:
+    """Rows of jobs, newest first."""
+    conditions = _wanted(job_filter)
+    conditions["since"] = conditions["since"] or 0
+    until = conditions.pop("until")
+    before_at, before_id = before if until is None else min(before, (until, ""))
+    start: dict[str, Value] = {"before_at": before_at, "before_id": before_id}
+    few = await _few(tx, job_filter)
     if few is None:
-        return await tx.rows("list_jobs", before=before, limit=limit, **wanted)
-    return await tx.rows("list_jobs_among", job_ids=few, before=before, limit=limit, **wanted)
+        return await tx.rows("list_jobs", limit=limit, **start, **conditions)
+    return await tx.rows("list_jobs_among", job_ids=few, limit=limit, **start, **conditions)
 
 
 async def needing_person_in(tx: Transaction, namespace: str | None, limit: int, after: str) -> list[str]:
@@ -42,14 +48,19 @@ async def needing_person_in(tx: Transaction, namespace: str | None, limit: int, 
     return [row[0] for row in rows]
 
 
-async def tally_in(tx: Transaction, which: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
-    wanted = _wanted(which)
-    if (which.parent_job_id, which.since, which.until, which.text) == (None, None, None, None):
+async def tally_in(tx: Transaction, job_filter: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
+    conditions = _wanted(job_filter)
+    if (job_filter.parent_job_id, job_filter.since, job_filter.until, job_filter.text) == (
+        None,
+        None,
+        None,
+        None,
+    ):
         for name in ("parent_job_id", "since", "until", "text"):
-            del wanted[name]
-        rows = await tx.rows("count_heads_by_state", **wanted)
+            del conditions[name]
+        rows = await tx.rows("count_heads_by_state", **conditions)
     else:
-        rows = await tx.rows("count_jobs_by_state", **wanted)
+        rows = await tx.rows("count_jobs_by_state", **conditions)
     return {
         (word(Status, status), None if reason is None else word(WaitReason, reason)): count
         for status, reason, count in rows
@@ -62,40 +73,40 @@ async def names_in(tx: Transaction, namespace: str | None, limit: int) -> JobNam
     return JobNames(tuple(row[0] for row in kinds), tuple(row[0] for row in queues))
 
 
-def _statuses(which: JobFilter) -> frozenset[Status]:
-    """Those that a job may have to fit."""
-    allowed = frozenset(which.statuses or Status)
-    if which.status is not None:
-        allowed &= {which.status}
-    return allowed & {Status.WAITING} if which.wait_reason is not None else allowed
+def _statuses(job_filter: JobFilter) -> frozenset[Status]:
+    """The statuses of jobs that can match."""
+    allowed = frozenset(job_filter.statuses or Status)
+    if job_filter.status is not None:
+        allowed &= {job_filter.status}
+    return allowed & {Status.WAITING} if job_filter.wait_reason is not None else allowed
 
 
-def _wanted(which: JobFilter) -> dict[str, Any]:
-    statuses = _statuses(which)
+def _wanted(job_filter: JobFilter) -> dict[str, Any]:
+    statuses = _statuses(job_filter)
     return {
-        "namespace": which.namespace,
+        "namespace": job_filter.namespace,
         "any_status": int(len(statuses) == len(Status)),
         "statuses": sorted(statuses),
-        "wait_reason": which.wait_reason,
-        "kind": which.kind,
-        "queue": which.queue,
-        "session_id": which.session_id,
-        "parent_job_id": which.parent_job_id,
-        "since": which.since,
-        "until": which.until,
-        "text": None if which.text is None else ascii_lower(which.text),
+        "wait_reason": job_filter.wait_reason,
+        "kind": job_filter.kind,
+        "queue": job_filter.queue,
+        "session_id": job_filter.session_id,
+        "parent_job_id": job_filter.parent_job_id,
+        "since": job_filter.since,
+        "until": job_filter.until,
+        "text": None if job_filter.text is None else ascii_lower(job_filter.text),
     }
 
 
-async def _few(tx: Transaction, which: JobFilter) -> list[str] | None:
-    """The ids among which all that fit are, if an index has few of them."""
-    if which.parent_job_id is not None:
-        found = await tx.rows("list_child_job_ids", parent_job_id=which.parent_job_id, limit=FEW + 1)
-    elif which.session_id is not None and which.namespace is not None:
-        place = {"namespace": which.namespace, "session_id": which.session_id}
+async def _few(tx: Transaction, job_filter: JobFilter) -> list[str] | None:
+    """The ids that contain all matches, if an index has few of them; else None."""
+    if job_filter.parent_job_id is not None:
+        found = await tx.rows("list_child_job_ids", parent_job_id=job_filter.parent_job_id, limit=FEW + 1)
+    elif job_filter.session_id is not None and job_filter.namespace is not None:
+        place = {"namespace": job_filter.namespace, "session_id": job_filter.session_id}
         found = await tx.rows("list_session_job_ids", limit=FEW + 1, **place)
-    elif not (statuses := _statuses(which)) & TERMINAL:
-        reasons = list(WaitReason) if which.wait_reason is None else [which.wait_reason]
+    elif not (statuses := _statuses(job_filter)) & TERMINAL:
+        reasons = list(WaitReason) if job_filter.wait_reason is None else [job_filter.wait_reason]
         found = await tx.rows(
             "list_unfinished_job_ids",
             pending=int(Status.PENDING in statuses),
@@ -109,5 +120,5 @@ async def _few(tx: Transaction, which: JobFilter) -> list[str] | None:
 
 
 def ascii_lower(text: str) -> str:
-    """As both databases have it: A to Z, and nothing else."""
-    return "".join(chr(ord(one) + 32) if "A" <= one <= "Z" else one for one in text)
+    """Lower case as both databases define it: A to Z alone."""
+    return "".join(chr(ord(char) + 32) if "A" <= char <= "Z" else char for char in text)

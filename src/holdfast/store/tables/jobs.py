@@ -20,14 +20,16 @@ from holdfast.model.jobs import (
     JobRecord,
     Submitted,
     check_draft,
+    decode_job_cursor,
+    encode_job_cursor,
     make_created_event,
     request_digest,
 )
-from holdfast.model.page import Page, decode_cursor, encode_cursor
+from holdfast.model.page import Page
 from holdfast.model.states import Slot, Status, WaitReason
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.budgets import open_in
-from holdfast.store.tables.bulk_submit import submit_at_once, submit_plain_in
+from holdfast.store.tables.bulk_submit import job_values, submit_at_once, submit_plain_in
 from holdfast.store.tables.job_heads import head_of
 from holdfast.store.tables.job_listing import list_in, names_in, needing_person_in, tally_in
 from holdfast.store.tables.payloads import need_namespace, store_body, word
@@ -35,7 +37,7 @@ from holdfast.store.tables.queue_limits import admit_in
 from holdfast.store.tables.work_items import insert_work_in
 
 BRIEF: Final = 16
-"""Events that are read without leaving the event loop."""
+"""Up to this many events are read on the event loop, without a change of thread."""
 
 _HEAD: Final = len(JobHead.__struct_fields__)
 
@@ -50,29 +52,29 @@ class SqlJobs:
         return submitted
 
     async def submit_many(self, drafts: Sequence[JobDraft]) -> list[Submitted]:
-        named = [self._named(draft) for draft in drafts]
-        # One job is written whole or not at all, whatever its id; of many under ids of others only some might be new.
-        if len(named) == 1 or (named and all(draft.job_id is None for draft in drafts)):
-            made = await submit_at_once(self._executor, named)
-            if made is not None:
-                return made
+        with_ids = [self._named(draft) for draft in drafts]
+        # A single job is written as a whole or not at all. Of several with ids from the caller, only some may be new.
+        if len(with_ids) == 1 or (with_ids and all(draft.job_id is None for draft in drafts)):
+            submitted = await submit_at_once(self._executor, with_ids)
+            if submitted is not None:
+                return submitted
 
         async def work(tx: Transaction) -> list[Submitted]:
-            made = await submit_plain_in(tx, named)
-            if made is not None:
-                return made
-            return [await submit_in(tx, draft, admitting=True) for draft in named]
+            submitted = await submit_plain_in(tx, with_ids)
+            if submitted is not None:
+                return submitted
+            return [await submit_in(tx, draft, admitting=True) for draft in with_ids]
 
-        answers = await self._executor.write(work)
-        # An id made for this call is nobody else's: a job found under it was made by a try whose reply was lost.
-        ours = [draft.job_id is None for draft in drafts]
+        results = await self._executor.write(work)
+        # No other call has an id that was generated for this one: a try whose reply was lost made a job found under it.
+        is_generated = [draft.job_id is None for draft in drafts]
         return [
-            Submitted(answer.job_id, created=answer.created or (own and answer.job_id == draft.job_id))
-            for answer, draft, own in zip(answers, named, ours, strict=True)
+            Submitted(result.job_id, created=result.created or (generated and result.job_id == draft.job_id))
+            for result, draft, generated in zip(results, with_ids, is_generated, strict=True)
         ]
 
     def _named(self, draft: JobDraft) -> JobDraft:
-        """The checked draft with an id of its own, so that running the work twice makes one job."""
+        """The checked draft with an id, so that running the work twice makes one job."""
         check_draft(draft)
         if draft.job_id is not None:
             return draft
@@ -113,14 +115,16 @@ class SqlJobs:
 
         return await self._executor.read(work)
 
-    async def list(self, which: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page[JobRecord]:
-        before = None if cursor is None else str(decode_cursor("jobs", cursor, keys=1)[0])
+    async def list(
+        self, job_filter: JobFilter, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[JobRecord]:
+        before = decode_job_cursor(cursor)
 
         async def work(tx: Transaction) -> Sequence[Row]:
-            return await list_in(tx, which, before=before, limit=limit + 1)
+            return await list_in(tx, job_filter, before=before, limit=limit + 1)
 
         records = [_record(row) for row in await self._executor.read(work)]
-        more = encode_cursor("jobs", records[limit - 1].job_id) if len(records) > limit > 0 else None
+        more = encode_job_cursor(records[limit - 1]) if len(records) > limit > 0 else None
         return Page(tuple(records[:limit]), more)
 
     async def list_needing_person(
@@ -128,17 +132,17 @@ class SqlJobs:
     ) -> builtins.list[str]:
         return await self._executor.read(lambda tx: needing_person_in(tx, namespace, limit, after))
 
-    async def tally(self, which: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
-        return await self._executor.read(lambda tx: tally_in(tx, which))
+    async def tally(self, job_filter: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
+        return await self._executor.read(lambda tx: tally_in(tx, job_filter))
 
     async def names(self, namespace: str | None = None, *, limit: int = 200) -> JobNames:
         return await self._executor.read(lambda tx: names_in(tx, namespace, limit))
 
 
 async def submit_in(tx: Transaction, draft: JobDraft, *, admitting: bool = False) -> Submitted:
-    """The job exists within this transaction; a known request is recognised. The draft carries its job id.
+    """Submit the job within this transaction; a repeat of a known request returns its job. The draft has a job id.
 
-    `admitting`: it comes from outside, and its queue may be too full for it.
+    `admitting`: the request comes from outside, and the limits of its queue apply.
     """
     assert draft.job_id is not None, (
         "a draft gets its id before the transaction, so that a retry is the same job"
@@ -150,19 +154,7 @@ async def submit_in(tx: Transaction, draft: JobDraft, *, admitting: bool = False
         return known
     if admitting and limited:
         await admit_in(tx, [draft])
-    inserted = await tx.row(
-        "insert_job",
-        job_id=draft.job_id,
-        namespace=draft.namespace,
-        kind=draft.kind,
-        queue=draft.queue,
-        priority=draft.priority,
-        request_key=draft.request_key,
-        request_digest=digest,
-        parent_job_id=draft.parent_job_id,
-        parent_step_key=draft.parent_step_key,
-        session_id=draft.session_id,
-    )
+    inserted = await tx.row("insert_job", **job_values(draft))
     if inserted is None:
         known = await _known(tx, draft, digest)
         assert known is not None, "an insert that conflicts has something to conflict with"
@@ -172,7 +164,7 @@ async def submit_in(tx: Transaction, draft: JobDraft, *, admitting: bool = False
 
 
 async def _known(tx: Transaction, draft: JobDraft, digest: bytes) -> Submitted | None:
-    """The job that an earlier send of this request made; the same key for another request is refused."""
+    """The job that an earlier request with this key or id made. Raises KeyReused if that request was another one."""
     if draft.request_key is not None:
         row = await tx.row("find_job_by_request", namespace=draft.namespace, request_key=draft.request_key)
         if row is not None:
@@ -183,19 +175,19 @@ async def _known(tx: Transaction, draft: JobDraft, digest: bytes) -> Submitted |
         return None
     assert draft.job_id is not None
     known = (row[0], row[1]) == (draft.namespace, digest)
-    stored = row[1] if row[0] == draft.namespace else b""  # what another namespace asked for is not told
+    stored = row[1] if row[0] == draft.namespace else b""  # the request of another namespace is not disclosed
     return _same_or_refused(draft.job_id, stored, digest, f"job id {draft.job_id!r}", same=known)
 
 
-def _same_or_refused(job_id: str, stored: bytes, sent: bytes, what: str, *, same: bool) -> Submitted:
+def _same_or_refused(job_id: str, stored: bytes, sent: bytes, key: str, *, same: bool) -> Submitted:
     if not same:
-        msg = f"{what} belongs to another request"
+        msg = f"{key} belongs to another request"
         raise KeyReused(msg, stored=stored.hex(), sent=sent.hex())
     return Submitted(job_id, created=False)
 
 
 async def _begin(tx: Transaction, draft: JobDraft, *, created_at: int) -> None:
-    """The new job has its first event and its head."""
+    """Write the first event and the head of the new job."""
     assert draft.job_id is not None
     state = await tx.row("get_store_state")
     assert state is not None, "an open store has a state"
@@ -239,7 +231,7 @@ async def _begin(tx: Transaction, draft: JobDraft, *, created_at: int) -> None:
 
 
 async def _slot(tx: Transaction, draft: JobDraft) -> Slot | None:
-    """Where a session's job stands in its line, decided under the session's lock."""
+    """The job's slot in its session, decided under the lock of the session."""
     if draft.session_id is None:
         return None
     place = {"namespace": draft.namespace, "session_id": draft.session_id}

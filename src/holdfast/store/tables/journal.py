@@ -1,12 +1,12 @@
-"""The journal over SQL: the fenced append, its batch form, and the short hold.
+"""Journal over SQL: the fenced append, its batch form, and the short hold.
 
-One append is one conditional UPDATE of the job's head and, if it took, the rows that belong to it. The condition names
-everything the writer believes (fence, token, head, mail), so a writer that is wrong about any of it changes nothing.
-Only then is the head read, to tell the writer *why*; that read decides nothing.
+One append is one conditional UPDATE of the job's head and, if it changed the row, the rows that belong to it. The
+condition contains everything that the writer has seen (fence, token, head, mail), so a writer that is wrong about any
+of it changes nothing. Only then is the head read, to find the *reason*; that read decides nothing.
 
-Many appends go as a batch first (see `batches`): those that move a head and write events, and nothing else. Whatever
-the batch did not move is sent again alone, which either explains the refusal or does what a batch cannot (a blob, a
-ledger row, a turn, a place in a session's line).
+Appends that move a head and write events, and nothing else, go as a batch first (see `bulk_append`). An append that the
+batch did not write is sent again alone: this either finds the reason of the rejection, or does what a batch cannot
+(a blob, a ledger row, a turn, the next job of a session).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from holdfast.store.tables.turns import commit_in
 ALL_OF_THEM = 2**62
 
 NEAR: Final = 16
-"""So many events are read on the spot."""
+"""Up to this many events are read on the event loop, without a change of thread."""
 
 
 class SqlJournal:
@@ -82,13 +82,13 @@ class SqlJournal:
 
     async def _append(self, appends: Sequence[Append], *, gathered: bool) -> list[Head | HoldfastError]:
         moved = await self._batch(appends, gathered=gathered)
-        rest = [append for append in appends if append.job_id not in moved]
-        works = [functools.partial(append_in, append=append) for append in rest]
+        remaining = [append for append in appends if append.job_id not in moved]
+        works = [functools.partial(append_in, append=append) for append in remaining]
         outcomes = iter(await self._executor.write_each(works) if works else [])
         return [append.head if append.job_id in moved else next(outcomes) for append in appends]
 
     async def _batch(self, appends: Sequence[Append], *, gathered: bool) -> frozenset[str]:
-        """The jobs that moved on, all in one commit; the others are left to the single append."""
+        """Write the plain appends in one commit; returns the jobs whose append was written."""
         plain = [append for append in appends if is_plain(append)]
         if not plain:
             return frozenset()
@@ -99,13 +99,14 @@ class SqlJournal:
                 work = functools.partial(append_plain_in, appends=plain)
                 rows = await self._executor.write(work, gathered=gathered)
         except (NotAll, Misuse):
-            # A batch with a row that the database refuses has written nothing; one by one its appends find the culprit.
+            # A batch with a row that the database rejects has written nothing; written one by one, only that append
+            # fails.
             return frozenset()
         self._spread(rows)
         return frozenset(row[0] for row in rows)
 
     def _spread(self, rows: Sequence[Row]) -> None:
-        """Whoever waits for what has moved hears of it."""
+        """Send wake-ups for the jobs that have moved."""
         moves = [row for row in rows if len(row) > 1]
         if not moves:
             return
@@ -135,8 +136,8 @@ class SqlJournal:
             return await tx.rows("load_journals", job_ids=list(job_ids))
 
         found: dict[str, list[SealedEvent]] = {}
-        for job_id, *rest in await self._executor.read(work, brief=True):
-            found.setdefault(job_id, []).append(SealedEvent(*rest))
+        for job_id, *columns in await self._executor.read(work, brief=True):
+            found.setdefault(job_id, []).append(SealedEvent(*columns))
         return found
 
     async def hold(self, job_id: str, decide: Decide) -> Head | None:
@@ -156,10 +157,10 @@ class SqlJournal:
         return [(swept.head, swept.ruling) for swept in await self._executor.write(work)]
 
     async def begin(self, draft: JobDraft, rulings: Sequence[Ruling]) -> Submitted:
-        named = _with_id(draft)
+        checked = _with_id(draft)
 
         async def work(tx: Transaction) -> Submitted:
-            submitted = await submit_in(tx, named)
+            submitted = await submit_in(tx, checked)
             for ruling in rulings if submitted.created else ():
                 await hold_in(tx, submitted.job_id, functools.partial(_as_ruled, ruling), [])
             return submitted
@@ -173,18 +174,18 @@ class SqlJournal:
 async def read_in(
     tx: Transaction, job_id: str, *, after: int = 0, limit: int | None = None
 ) -> list[SealedEvent]:
-    """The events after a place, in order."""
-    some = ALL_OF_THEM if limit is None else limit
-    return _in_order(await tx.rows("load_journal", job_id=job_id, after=after, limit=some))
+    """The events after seq `after`, in order."""
+    most = ALL_OF_THEM if limit is None else limit
+    return _in_order(await tx.rows("load_journal", job_id=job_id, after=after, limit=most))
 
 
 async def _read_ends(tx: Transaction, job_id: str) -> list[SealedEvent]:
-    """The first event and the last ones, in order: wherever a journal has its last commit, it is often there."""
+    """The first event and the last ones, in order: the last checkpoint is often among them."""
     return _in_order(await tx.rows("load_journal_ends", job_id=job_id, last=NEAR))
 
 
 def _in_order(rows: Sequence[Row]) -> list[SealedEvent]:
-    """To sort what lies in order is to look at it once."""
+    """Sort the events by seq. Sorting rows that are in order is one pass."""
     return sorted(starmap(SealedEvent, rows), key=attrgetter("seq"))
 
 
@@ -192,12 +193,12 @@ def _in_order(rows: Sequence[Row]) -> list[SealedEvent]:
 
 
 async def append_in(tx: Transaction, append: Append) -> Head:
-    """Everything in the append is written within this transaction, or the reason against it is raised."""
+    """Write everything in the append within this transaction, or raise the reason of the rejection."""
     values = conditions(append)
     if append.move is not None and append.move.over:
         await tx.row("lock_session_of_job", job_id=append.job_id)
     if append.extras.letters:
-        # Letters move other heads too: all of them are locked now, in the order everybody uses.
+        # Letters move other heads, too: all heads are locked now, in the order that every transaction uses.
         others = {letter.job_id for letter in append.extras.letters}
         await tx.rows("lock_heads", job_ids=sorted(others | {append.job_id}))
     place = None
@@ -212,13 +213,13 @@ async def append_in(tx: Transaction, append: Append) -> Head:
     if append.move is not None and place is not None:
         await settle_move(tx, Place(*place), append.move)
     if append.extras:
-        over = append.move is not None and append.move.over
-        await _write_extras(tx, append.namespace, append.job_id, append.extras, over=over)
+        ended = append.move is not None and append.move.over
+        await _write_extras(tx, append.namespace, append.job_id, append.extras, ended=ended)
     return append.head
 
 
 async def _explain(tx: Transaction, append: Append) -> Head:
-    """Success if this very append is already there; otherwise why it may not be written."""
+    """Return the head if this append is already written; otherwise raise the reason of the rejection."""
     head = await lock_head(tx, append.job_id)
     if head.head == append.head:
         return append.head
@@ -242,14 +243,14 @@ async def _write_events(tx: Transaction, namespace: str, job_id: str, events: Se
         await tx.run("insert_event", **event_values(job_id, event) | {"body": body})
 
 
-async def _write_extras(tx: Transaction, namespace: str, job_id: str, extras: Extras, *, over: bool) -> None:
-    """What belongs to the events. It meets the job as they leave it: one that is over has passed its session's turn
-    on, and keeps no timer."""
+async def _write_extras(tx: Transaction, namespace: str, job_id: str, extras: Extras, *, ended: bool) -> None:
+    """Write what belongs to the events. It sees the job as the move leaves it: a job that has ended has passed on the
+    turn of its session, and keeps no timer."""
     for body in extras.blobs:
         await put_blob_in(tx, namespace, body)
     for call in extras.calls:
         await write_call(tx, job_id, call)
-    for timer in () if over else extras.timers:
+    for timer in () if ended else extras.timers:
         await _write_timer(tx, job_id, timer)
     for child in extras.children:
         await submit_in(tx, _with_id(child))
@@ -257,7 +258,7 @@ async def _write_extras(tx: Transaction, namespace: str, job_id: str, extras: Ex
         await send_in(tx, letter)
     if extras.turn is not None:
         await commit_in(tx, extras.turn, namespace=namespace, handle=None, job_id=job_id)
-    # Last, because a whole tree shares these rows: they are held as short as can be.
+    # Last, because a whole tree of jobs shares these rows: they are locked as briefly as possible.
     await charge_in(tx, extras.spend)
     await raise_in(tx, extras.raises)
 
@@ -289,10 +290,10 @@ def _must_be_of_different_jobs(appends: Sequence[Append]) -> None:
 
 
 async def hold_in(tx: Transaction, job_id: str, decide: Decide, tried: list[Head]) -> Head | None:
-    """What `decide` says about a job that nobody drives is written within this transaction.
+    """Write what `decide` returns about a job without a live holder, within this transaction.
 
-    A hold has no name of its own. So it remembers in `tried` the heads that its earlier tries led to: if one of them is
-    in the journal, that try was committed and its reply was lost.
+    A hold has no id of its own. So `tried` collects the heads that earlier tries led to: if one of them is in the
+    journal, that try was committed and its reply was lost.
     """
     await tx.row("lock_session_of_job", job_id=job_id)
     head = await lock_head(tx, job_id)
@@ -339,10 +340,10 @@ async def _hold_write(
         place = Place(head.job_id, head.namespace, head.queue, head.session_id, head.session_slot)
         await settle_move(tx, place, move)
     if extras:
-        await _write_extras(tx, head.namespace, head.job_id, extras, over=move.over)
+        await _write_extras(tx, head.namespace, head.job_id, extras, ended=move.over)
 
 
 def _stays(head: JobHead, move: Move) -> bool:
-    """Whether a pending job is left where it was: nobody need look for it."""
+    """Whether a pending job keeps its place in the queue, so that it needs no wake-up."""
     pending = head.status is Status.PENDING and move.status is Status.PENDING
     return pending and move.ready_at == head.ready_at

@@ -1,13 +1,14 @@
-"""A short hold on every job whose lease is over: the sweep's one transaction.
+"""Lease sweep: a short hold on every job whose lease has expired, in one transaction.
 
-The heads are read under lock, judged in Python, and written back together with their events. What is judged is the row
-that is written, so a holder that renews in between keeps its job, and of two sweeps one finds nothing.
+The sweep reads the heads under lock, decides in Python, and writes them back together with their events. It decides on
+the row that it writes, so a holder that renews in between keeps its job, and of two concurrent sweeps one finds
+nothing.
 
-A sweep finds many jobs at once, and nearly all of them get the same: the worker that held them is gone, and they go
-back to where they stood. So a fact is written out and hashed once, what becomes of a job is said once for all to which
-it happens, and for a single job there is left what is its own: its id and one hash. On Postgres that is one statement;
-on SQLite two for all jobs that are alike. A ruling with more than one fact, or one too large for its row, or a store
-that encrypts makes the sweep write job by job.
+A sweep finds many jobs at once, and nearly all of them get the same ruling: their worker is gone, and they return to
+their place in the queue. So an event is encoded and hashed once, an outcome is sent once for all jobs that have it, and
+each job adds only its id and one hash. On Postgres that is one statement; on SQLite two for each group of equal
+rulings. A ruling with more than one event, an event too large for its row, or a store that encrypts makes the sweep
+write job by job.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from holdfast.store.tables.payloads import store_body
 
 
 class Swept(msgspec.Struct, frozen=True, gc=False):
-    """A job that was held: its head before, what was ruled, and the events that say so."""
+    """A job that was held: its head before, the ruling, and the events that were written."""
 
     head: JobHead
     ruling: Ruling
@@ -40,10 +41,10 @@ class Swept(msgspec.Struct, frozen=True, gc=False):
 async def hold_expired_in(
     tx: Transaction, decide: Decide, limit: int, tried: list[list[Swept]]
 ) -> list[Swept]:
-    """What `decide` says about each job whose lease is over is written within this transaction.
+    """Write what `decide` returns about each job whose lease has expired, within this transaction.
 
-    As with a single hold, `tried` remembers where earlier tries led: one of their events in a journal says that the
-    try was committed and only its reply was lost.
+    As in `hold_in`, `tried` collects the results of earlier tries: if one of their events is in a journal, that try was
+    committed and its reply was lost.
     """
     for earlier in tried:
         if await _is_there(tx, earlier[0]):
@@ -61,7 +62,7 @@ async def hold_expired_in(
             await (_write_batch_alike if tx.batches else _write_alike)(tx, swept)
         else:
             await (_write_batch if tx.batches else _write_each)(tx, swept)
-        for queue in {one.head.queue for one in swept if one.ruling.move.status is Status.PENDING}:
+        for queue in {job.head.queue for job in swept if job.ruling.move.status is Status.PENDING}:
             tx.hint(f"queue:{queue}")
         tried.append(swept)
     return swept
@@ -73,14 +74,14 @@ async def _is_there(tx: Transaction, swept: Swept) -> bool:
 
 
 def _end(swept: Swept) -> tuple[int, bytes]:
-    """Where the events lead."""
+    """The seq and hash of the head after the events."""
     last = swept.events[-1] if swept.events else None
     return (swept.head.head_seq, swept.head.head_hash) if last is None else (last.seq, last.hash)
 
 
 class _Sealer:
-    """Seals what a sweep writes. Many jobs get the very same fact (the same worker lost them), so a fact is written and
-    hashed once; placing it in a journal is one more hash."""
+    """Encodes and hashes the events of a sweep. Many jobs get an equal event (the same worker lost them), so an event
+    is encoded and hashed once; chaining it to a journal is one more hash."""
 
     def __init__(self, at: int) -> None:
         self._at = at
@@ -90,7 +91,7 @@ class _Sealer:
         seq, link, fence, at = head.head_seq, head.head_hash, head.fence + 1, self._at
         events: list[SealedEvent] = []
         for event in ruling.events:
-            # By identity, and the event is kept: so its id is nobody else's meanwhile.
+            # By identity: the dictionary keeps the event alive, so no other object gets its id.
             known = self._bodies.get(id(event))
             if known is None:
                 body = body_of(event)
@@ -103,15 +104,15 @@ class _Sealer:
 
 
 def _is_usual(swept: Sequence[Swept]) -> bool:
-    """Whether every job got one fact that fits its row."""
+    """Whether every job got one event that fits its row."""
     return all(
-        len(one.events) == 1 and len(one.events[0].body or b"") <= PAYLOAD_INLINE_BYTES for one in swept
+        len(job.events) == 1 and len(job.events[0].body or b"") <= PAYLOAD_INLINE_BYTES for job in swept
     )
 
 
 def _outcome(swept: Swept) -> tuple[Value, ...]:
-    """What becomes of the job besides its new head, as the columns that it sets. A job that keeps its place in the
-    queue says nothing about it: so all that do are alike."""
+    """The columns that the ruling sets besides the new head. For a job that keeps its place in the queue the columns of
+    that place are unset, so that all such jobs have equal outcomes."""
     move, head = swept.ruling.move, swept.head
     requeues = move.status is Status.PENDING and move.ready_at != head.ready_at
     ready_at = (move.ready_at or None) if requeues else None
@@ -133,7 +134,7 @@ _FACT = ("type", "version", "body", "body_digest")
 
 
 async def _write_each(tx: Transaction, swept: Sequence[Swept]) -> None:
-    await tx.rows_each("write_ruling", [_head_values(one) for one in swept])
+    await tx.rows_each("write_ruling", [_head_values(job) for job in swept])
     await tx.rows_each("insert_event", await _event_rows(tx, swept))
 
 
@@ -149,45 +150,45 @@ def _head_values(swept: Swept) -> dict[str, Value]:
 
 
 async def _event_rows(tx: Transaction, swept: Sequence[Swept]) -> list[dict[str, Value]]:
-    """The events as rows; a body too large for its row has become a blob."""
+    """The events as rows; a body too large for its row is stored as a blob."""
     rows = []
-    for one in swept:
-        for event in one.events:
-            row = event_values(one.head.job_id, event)
+    for job in swept:
+        for event in job.events:
+            row = event_values(job.head.job_id, event)
             if event.body is not None and len(event.body) > PAYLOAD_INLINE_BYTES:
-                stored = await store_body(tx, one.head.namespace, event.body, event.body_digest)
+                stored = await store_body(tx, job.head.namespace, event.body, event.body_digest)
                 row["body"] = stored.inline
             rows.append(row)
     return rows
 
 
-# ── those that are alike ──────────────────────────────────────────────────────────────────────────
+# ── equal rulings ─────────────────────────────────────────────────────────────────────────────────
 
 
 async def _write_alike(tx: Transaction, swept: Sequence[Swept]) -> None:
-    alike: dict[tuple[tuple[Value, ...], tuple[Value, ...]], list[Swept]] = {}
-    for one in swept:
-        alike.setdefault((_outcome(one), _fact(one.events[0])), []).append(one)
-    for (outcome, fact), those in alike.items():
-        job_ids = [one.head.job_id for one in those]
-        hashes = b"".join([one.events[0].hash for one in those])
+    groups: dict[tuple[tuple[Value, ...], tuple[Value, ...]], list[Swept]] = {}
+    for job in swept:
+        groups.setdefault((_outcome(job), _fact(job.events[0])), []).append(job)
+    for (outcome, fact), jobs in groups.items():
+        job_ids = [job.head.job_id for job in jobs]
+        hashes = b"".join([job.events[0].hash for job in jobs])
         moved = dict(zip(_OUTCOME, outcome, strict=True))
         written = dict(zip(_FACT, fact, strict=True))
         await tx.run("move_heads_alike", job_ids=job_ids, hashes=hashes, **moved)
-        await tx.run("insert_equal_events", job_ids=job_ids, at=those[0].events[0].at, **written)
+        await tx.run("insert_equal_events", job_ids=job_ids, at=jobs[0].events[0].at, **written)
 
 
 # ── column by column ──────────────────────────────────────────────────────────────────────────────
 
 
 class _Numbered:
-    """Gives equal things one number, from 1, and keeps each once."""
+    """Numbers distinct values from 1, and keeps each once."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[Value, ...], int] = {}
 
-    def of(self, thing: tuple[Value, ...]) -> int:
-        return self._numbers.setdefault(thing, len(self._numbers) + 1)
+    def of(self, value: tuple[Value, ...]) -> int:
+        return self._numbers.setdefault(value, len(self._numbers) + 1)
 
     @property
     def kept(self) -> list[tuple[Value, ...]]:
@@ -195,7 +196,7 @@ class _Numbered:
 
 
 async def _write_batch(tx: Transaction, swept: Sequence[Swept]) -> None:
-    heads, events = [_head_values(one) for one in swept], await _event_rows(tx, swept)
+    heads, events = [_head_values(job) for job in swept], await _event_rows(tx, swept)
     columns: dict[str, Value] = {f"each_{name}": [row[name] for row in heads] for name in heads[0]}
     columns |= {f"event_{name}": [row[name] for row in events] for name in events[0]}
     await tx.run("write_rulings", **columns)
@@ -203,11 +204,11 @@ async def _write_batch(tx: Transaction, swept: Sequence[Swept]) -> None:
 
 async def _write_batch_alike(tx: Transaction, swept: Sequence[Swept]) -> None:
     outcomes, facts = _Numbered(), _Numbered()
-    events = [one.events[0] for one in swept]
+    events = [job.events[0] for job in swept]
     await tx.run(
         "write_equal_rulings",
-        each_job_id=texts([one.head.job_id for one in swept]),
-        each_outcome=integers([outcomes.of(_outcome(one)) for one in swept]),
+        each_job_id=texts([job.head.job_id for job in swept]),
+        each_outcome=integers([outcomes.of(_outcome(job)) for job in swept]),
         each_fact=integers([facts.of(_fact(event)) for event in events]),
         hashes=b"".join([event.hash for event in events]),
         at=events[0].at,

@@ -36,30 +36,32 @@ class SqlLeases:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    async def claim(self, ask: ClaimAsk) -> list[Grant]:
-        check_ask(ask)
-        is_open = ask.roots is None and ask.handed is None
+    async def claim(self, request: ClaimAsk) -> list[Grant]:
+        check_ask(request)
+        is_open = request.roots is None and request.handed is None
         if self._executor.batches and not self._executor.seals and is_open:
-            return await self._claim_at_once(ask)
+            return await self._claim_at_once(request)
 
         async def work(tx: Transaction) -> list[Grant]:
-            known = await find_earlier_grant(tx, ask)
-            return known or await claim_in(tx, ask)
+            known = await find_earlier_grant(tx, request)
+            return known or await claim_in(tx, request)
 
         return await self._executor.write(work)
 
-    async def _claim_at_once(self, ask: ClaimAsk) -> list[Grant]:
-        """The same in one statement, which grants nothing under a token that was granted something before."""
-        claimed = _claimed(ask)
+    async def _claim_at_once(self, request: ClaimAsk) -> list[Grant]:
+        """Claim in one statement, which grants nothing under a token that already has grants."""
+        claimed = _claimed(request)
         rows = await self._executor.once(
-            "claim_jobs_by_age" if ask.by_age else "claim_jobs_by_priority",
-            **_wanted(ask),
-            suspect_at=_suspect_at(ask),
+            "claim_jobs_by_age" if request.by_age else "claim_jobs_by_priority",
+            **_wanted(request),
+            suspect_at=_suspect_at(request),
             **claimed,
         )
         if not rows:
-            return await self._executor.read(functools.partial(find_earlier_grant, ask=ask), brief=True)
-        place = _by_age if ask.by_age else _by_priority
+            return await self._executor.read(
+                functools.partial(find_earlier_grant, request=request), brief=True
+            )
+        place = _by_age if request.by_age else _by_priority
         ordered = sorted(rows, key=lambda row: place(row[_PRIORITY], row[_PRIORITY + 1], row[0]))
         return [_grant_in(row, claimed) for row in ordered]
 
@@ -77,7 +79,7 @@ class SqlLeases:
                     ttl_us=ttl_us,
                 )
                 return {row[0] for row in rows}
-            kept = set()
+            renewed = set()
             for lease in ordered:
                 row = await tx.row(
                     "renew_lease",
@@ -87,8 +89,8 @@ class SqlLeases:
                     ttl_us=ttl_us,
                 )
                 if row is not None:
-                    kept.add(str(row[0]))
-            return kept
+                    renewed.add(str(row[0]))
+            return renewed
 
         return await self._executor.write(work)
 
@@ -167,18 +169,21 @@ async def _expire_in(tx: Transaction, worker: str) -> int:
 
 def _beat_in(lease: WorkerLease, rows: Sequence[Row]) -> Beat:
     leases = [WorkerLease(*row) for row in rows]
-    mine = next((one for one in leases if one.worker == lease.worker), None)
+    mine = next((stored for stored in leases if stored.worker == lease.worker), None)
     if mine is not None and mine.incarnation == lease.incarnation:
-        mine = lease  # one statement that beats and reads reads the row as it was before
-    return Beat(mine, tuple(one for one in leases if one.worker != lease.worker))
+        mine = lease  # the statement that renews and lists returns the row as it was before
+    return Beat(mine, tuple(stored for stored in leases if stored.worker != lease.worker))
 
 
-async def find_earlier_grant(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
-    """What was granted under this token: the reply may have been lost."""
-    known = [head_of(row) for row in await tx.rows("list_heads_by_token", token=ask.token, worker=ask.worker)]
+async def find_earlier_grant(tx: Transaction, request: ClaimAsk) -> list[Grant]:
+    """The grants under this token: the reply to an earlier try may have been lost."""
+    known = [
+        head_of(row)
+        for row in await tx.rows("list_heads_by_token", token=request.token, worker=request.worker)
+    ]
     last = {head.job_id: await _newest(tx, head) for head in known}
     new = await _journals(tx, known)
-    ordered = sorted(known, key=lambda head: _order(head, by_age=ask.by_age))
+    ordered = sorted(known, key=lambda head: _order(head, by_age=request.by_age))
     return [_grant(head, head.lease_expires_at, new, takeover=last[head.job_id]) for head in ordered]
 
 
@@ -187,72 +192,72 @@ async def count_in(tx: Transaction, worker: str) -> int:
     return 0 if row is None else int(row[0])
 
 
-async def claim_in(tx: Transaction, ask: ClaimAsk) -> list[Grant]:
-    """The chosen jobs are granted within this transaction."""
-    if ask.incarnation is not None and tx.batches:
-        # Where others write at the same time, the lease must not be declared expired before this is committed.
-        await tx.row("lock_worker_lease", worker=ask.worker)
-    wanted = _wanted(ask)
-    if ask.most is not None:
-        wanted["limit"] = max(0, min(ask.limit, ask.most - await count_in(tx, ask.worker)))
-    if ask.handed is not None:
-        chosen = await tx.rows("select_job_to_hand_over", **msgspec.structs.asdict(ask.handed))
-    elif ask.roots is not None:
-        chosen = await tx.rows("select_own_jobs", **wanted, roots=list(ask.roots), ahead_us=AHEAD_US)
+async def claim_in(tx: Transaction, request: ClaimAsk) -> list[Grant]:
+    """Claim within this transaction."""
+    if request.incarnation is not None and tx.batches:
+        # With concurrent writers, the worker's lease must not be declared expired before this is committed.
+        await tx.row("lock_worker_lease", worker=request.worker)
+    conditions = _wanted(request)
+    if request.most is not None:
+        conditions["limit"] = max(0, min(request.limit, request.most - await count_in(tx, request.worker)))
+    if request.handed is not None:
+        chosen = await tx.rows("select_job_to_hand_over", **msgspec.structs.asdict(request.handed))
+    elif request.roots is not None:
+        chosen = await tx.rows("select_own_jobs", **conditions, roots=list(request.roots), ahead_us=AHEAD_US)
     else:
         chosen = await tx.rows(
-            "select_jobs_by_age" if ask.by_age else "select_jobs_by_priority",
-            **wanted,
-            suspect_at=_suspect_at(ask),
+            "select_jobs_by_age" if request.by_age else "select_jobs_by_priority",
+            **conditions,
+            suspect_at=_suspect_at(request),
         )
     if not chosen:
         return []
     heads = [head_of(row) for row in chosen]
-    granted = [_granted(head, ask, row[-1]) for head, row in zip(heads, chosen, strict=True)]
-    expiries = await (_grant_batch if tx.batches else _grant_each)(tx, granted, ask)
+    granted = [_granted(head, request, row[-1]) for head, row in zip(heads, chosen, strict=True)]
+    expiries = await (_grant_batch if tx.batches else _grant_each)(tx, granted, request)
     new = await _journals(tx, [after for after, _ in granted])
     return [
-        _grant(after, expiries[after.job_id], new, takeover=_is_takeover(before, ask))
+        _grant(after, expiries[after.job_id], new, takeover=_is_takeover(before, request))
         for before, (after, _) in zip(heads, granted, strict=True)
     ]
 
 
-def _is_takeover(head: JobHead, ask: ClaimAsk) -> bool:
-    return head.status is Status.RUNNING and ask.handed is None
+def _is_takeover(head: JobHead, request: ClaimAsk) -> bool:
+    return head.status is Status.RUNNING and request.handed is None
 
 
-def _suspect_at(ask: ClaimAsk) -> int:
-    return NO_SUSPECTS if ask.suspect_at is None else ask.suspect_at
+def _suspect_at(request: ClaimAsk) -> int:
+    return NO_SUSPECTS if request.suspect_at is None else request.suspect_at
 
 
-def _wanted(ask: ClaimAsk) -> dict[str, Value]:
-    """Which jobs, and how many."""
+def _wanted(request: ClaimAsk) -> dict[str, Value]:
+    """The conditions on the jobs, and how many."""
     return {
-        "queues": list(ask.queues),
-        "kinds": list(ask.kinds),
-        "any_kind": int(not ask.kinds),
-        "namespace": ask.namespace,
-        "limit": ask.limit,
-        "worker": ask.worker,
-        "incarnation": ask.incarnation,
+        "queues": list(request.queues),
+        "kinds": list(request.kinds),
+        "any_kind": int(not request.kinds),
+        "namespace": request.namespace,
+        "limit": request.limit,
+        "worker": request.worker,
+        "incarnation": request.incarnation,
     }
 
 
-def _claimed(ask: ClaimAsk) -> dict[str, Value]:
-    """Whose they are, and the events that say so: of jobs that nobody had, and of those that somebody has lost."""
+def _claimed(request: ClaimAsk) -> dict[str, Value]:
+    """The columns of the grant, and its `job_claimed` event in two forms: a first claim, and a takeover."""
     return {
-        "token": ask.token,
-        "most": ask.most,
-        "ttl_us": ask.lease_us,
+        "token": request.token,
+        "most": request.most,
+        "ttl_us": request.lease_us,
         "type": JobClaimed.type,
         "version": JobClaimed.version,
-        **_said_by(ask.worker),
+        **_said_by(request.worker),
     }
 
 
 @functools.lru_cache(WORKERS_KEPT)
 def _said_by(worker: str) -> Mapping[str, bytes]:
-    """The bodies of both events and their digests: whoever claims, claims often."""
+    """The bodies of both forms of the event and their digests. Cached: a worker claims often."""
     found, lost = (body_of(JobClaimed(worker=worker, takeover=takeover)) for takeover in (False, True))
     return {
         "body": found,
@@ -271,15 +276,15 @@ def _by_age(_priority: int, ready_at: int, job_id: str) -> tuple[int, int, str]:
 
 
 def _grant_in(row: Row, claimed: Mapping[str, Any]) -> Grant:
-    """The row as a grant: its columns come first, in the order of the fields. After them what it is ordered by, when it
-    was claimed, and the event before that, if there is just one."""
+    """Convert a row to a grant: the first columns are in the order of its fields. After them come the sort columns, the
+    time of the claim, and the event before it, if there is just one."""
     values = list(row[:_PRIORITY])
     takeover = values[_TAKEOVER] = bool(row[_TAKEOVER])
     at, first = row[_PRIORITY + 2], row[_PRIORITY + 3 :]
     if first[0] is not None:
         body, digest = ("lost_body", "lost_digest") if takeover else ("body", "body_digest")
-        said = (claimed[body], claimed[digest], values[_HASH])
-        second = SealedEvent(2, claimed["type"], claimed["version"], values[_FENCE], at, *said)
+        content = (claimed[body], claimed[digest], values[_HASH])
+        second = SealedEvent(2, claimed["type"], claimed["version"], values[_FENCE], at, *content)
         values.append((SealedEvent(1, *first), second))
     return Grant(*values)
 
@@ -290,7 +295,7 @@ _PRIORITY, _TAKEOVER, _FENCE, _HASH = map(
 
 
 async def _journals(tx: Transaction, heads: Sequence[JobHead]) -> dict[str, list[SealedEvent]]:
-    """Those of jobs that nobody had before, as they are after the claim."""
+    """The journals, after the claim, of the jobs that were never claimed before."""
     journals: dict[str, list[SealedEvent]] = {head.job_id: [] for head in heads if head.head_seq == 2}
     if journals:
         for job_id, *event in await tx.rows("load_journals", job_ids=list(journals)):
@@ -302,10 +307,10 @@ def _order(head: JobHead, *, by_age: bool) -> tuple[int, int, str]:
     return (_by_age if by_age else _by_priority)(head.priority, head.ready_at, head.job_id)
 
 
-def _granted(head: JobHead, ask: ClaimAsk, at: int) -> tuple[JobHead, SealedEvent]:
-    """The head as the grant leaves it, and the event that says so."""
-    takeover = _is_takeover(head, ask)
-    fact = JobClaimed(worker=ask.worker, takeover=takeover)
+def _granted(head: JobHead, request: ClaimAsk, at: int) -> tuple[JobHead, SealedEvent]:
+    """The head after the grant, and its `job_claimed` event."""
+    takeover = _is_takeover(head, request)
+    fact = JobClaimed(worker=request.worker, takeover=takeover)
     (event,), new = seal(head.job_id, head.head, head.fence + 1, at, [fact])
     after = JobHead(
         head.job_id,
@@ -322,8 +327,8 @@ def _granted(head: JobHead, ask: ClaimAsk, at: int) -> tuple[JobHead, SealedEven
         new.seq,
         new.hash,
         head.fence + 1,
-        ask.token,
-        ask.worker,
+        request.token,
+        request.worker,
         "",
         0,
         head.mail_seq,
@@ -334,7 +339,7 @@ def _granted(head: JobHead, ask: ClaimAsk, at: int) -> tuple[JobHead, SealedEven
 
 
 async def _grant_each(
-    tx: Transaction, granted: Sequence[tuple[JobHead, SealedEvent]], ask: ClaimAsk
+    tx: Transaction, granted: Sequence[tuple[JobHead, SealedEvent]], request: ClaimAsk
 ) -> dict[str, int]:
     heads: list[dict[str, Value]] = [
         {
@@ -342,9 +347,9 @@ async def _grant_each(
             "head_seq": head.head_seq,
             "head_hash": head.head_hash,
             "fence": head.fence,
-            "lease_token": ask.token,
-            "lease_owner": ask.worker,
-            "ttl_us": ask.lease_us,
+            "lease_token": request.token,
+            "lease_owner": request.worker,
+            "ttl_us": request.lease_us,
             "takeovers": head.takeovers,
         }
         for head, _ in granted
@@ -356,7 +361,7 @@ async def _grant_each(
 
 
 async def _grant_batch(
-    tx: Transaction, granted: Sequence[tuple[JobHead, SealedEvent]], ask: ClaimAsk
+    tx: Transaction, granted: Sequence[tuple[JobHead, SealedEvent]], request: ClaimAsk
 ) -> dict[str, int]:
     rows = await tx.rows(
         "grant_leases",
@@ -365,9 +370,9 @@ async def _grant_batch(
         head_hashes=[head.head_hash for head, _ in granted],
         fences=[head.fence for head, _ in granted],
         takeovers=[head.takeovers for head, _ in granted],
-        lease_token=ask.token,
-        lease_owner=ask.worker,
-        ttl_us=ask.lease_us,
+        lease_token=request.token,
+        lease_owner=request.worker,
+        ttl_us=request.lease_us,
         type=JobClaimed.type,
         version=JobClaimed.version,
         ats=[event.at for _, event in granted],
@@ -378,7 +383,7 @@ async def _grant_batch(
 
 
 async def _newest(tx: Transaction, head: JobHead) -> bool:
-    """Whether the grant being asked for again was a takeover: its own event remembers."""
+    """Whether the earlier grant was a takeover, as its own event says."""
     row = await tx.row("get_claim_event", job_id=head.job_id, fence=head.fence)
     return row is not None and b'"takeover":true' in row[0]
 

@@ -1,4 +1,4 @@
-"""The ledger over SQL. Rows are written inside appends; the rules of movement are the model's."""
+"""Ledger over SQL. Appends write the rows; the model decides which transitions are allowed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SqlLedger:
         return await self._executor.read(work, brief=True)
 
     async def receipt(self, job_id: str, step_key: str) -> Receipt | None:
-        # Point lookups, one after the other: on SQLite three of them take less than one statement for it all.
+        # Point lookups, one after the other: on SQLite three of them are faster than one joined statement.
         async def work(tx: Transaction) -> Receipt | None:
             call, generation = None, 0
             while (row := await _call_at(tx, job_id, step_key, generation)) is not None:
@@ -59,7 +59,7 @@ class SqlLedger:
 
 
 async def write_call(tx: Transaction, job_id: str, call: CallRow) -> None:
-    """The row is as the append says, if the ledger's rules allow the step from what it was."""
+    """Write the row of a call, if the ledger's rules allow the transition."""
     if call.job_id != job_id:
         msg = f"call {call.step_key} of job {call.job_id} cannot be written by job {job_id}"
         raise InvalidMove(msg, hint="A job writes its own ledger only.")

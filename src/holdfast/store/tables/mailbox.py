@@ -1,4 +1,4 @@
-"""Mail and timers over SQL."""
+"""Mailbox and timers over SQL."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class SqlPost:
                     word(MailKind, kind),
                     name,
                     read_json(body, f"letter {seq} to job {job_id}"),
-                    *rest,
+                    *columns,
                 )
-                for seq, kind, name, body, *rest in rows
+                for seq, kind, name, body, *columns in rows
             ]
 
         return await self._executor.read(work, brief=True)
@@ -46,10 +46,10 @@ class SqlPost:
 
 
 async def send_in(tx: Transaction, draft: MailDraft) -> Sent:
-    """The letter is in the box within this transaction, and a job that waits for such mail is awake.
+    """Store the letter within this transaction, and wake a job that waits for such mail.
 
-    The head is locked first: a holder that goes to sleep at this moment either sees the new `mail_seq` in its own
-    condition and is refused, or has slept before us and is woken here. There is no third order.
+    The head is locked first: a holder that suspends its job at this moment either sees the new `mail_seq` in its own
+    condition and is rejected, or has suspended it before and the letter wakes the job here. There is no third order.
     """
     check_mail(draft)
     head = await lock_head(tx, draft.job_id)

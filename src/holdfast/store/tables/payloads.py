@@ -1,4 +1,4 @@
-"""Where a body lies: small ones in their row, large ones as a blob under their digest, stored once."""
+"""Payload storage: a small body is in its row, a large one is a blob under its digest, stored once."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ W = TypeVar("W", bound=StrEnum)
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A body as two columns: `inline` is None when the bytes are a blob."""
+    """A body as two columns: `inline` is None if the bytes are a blob."""
 
     inline: bytes | None
     digest: bytes
 
 
 async def store_body(tx: Transaction, namespace: str, body: bytes, digest: bytes | None = None) -> Stored:
-    """The bytes are durable with this transaction, in the row or as a blob."""
+    """Store the bytes with this transaction, in the row or as a blob."""
     digest = hashlib.sha256(body).digest() if digest is None else digest
     if len(body) <= PAYLOAD_INLINE_BYTES:
         return Stored(body, digest)
@@ -35,37 +35,37 @@ async def store_body(tx: Transaction, namespace: str, body: bytes, digest: bytes
 
 
 async def put_blob_in(tx: Transaction, namespace: str, body: bytes) -> bytes:
-    """The bytes are durable with this transaction, under the returned digest."""
+    """Store the bytes as a blob with this transaction; returns the digest."""
     digest = hashlib.sha256(body).digest()
     await tx.run("put_blob", namespace=namespace, digest=digest, body=body)
     return digest
 
 
-def read_json(body: bytes | None, what: str) -> Any:
-    """The value behind a stored body; a blob that should be there and is not is damage."""
+def read_json(body: bytes | None, label: str) -> Any:
+    """Decode a stored body. Raises StoreCorrupt if its blob is missing or its bytes are damaged."""
     if not isinstance(body, bytes):
-        msg = f"the content of {what} is missing"
+        msg = f"the content of {label} is missing"
         raise StoreCorrupt(msg)
-    must_be_open(body, f"the content of {what}")
+    must_be_open(body, f"the content of {label}")
     try:
         return canonical.decode(body)
     except InvalidPayload as error:
-        # It was canonical when it was stored.
-        msg = f"the content of {what} is damaged: {error}"
+        # It was canonical when it was stored, so it is damaged now.
+        msg = f"the content of {label} is damaged: {error}"
         raise StoreCorrupt(msg) from error
 
 
-def read_struct(kind: type[T], body: bytes | None, what: str) -> T:
-    """The struct that was stored field by field; other fields than it has are damage."""
+def read_struct(kind: type[T], body: bytes | None, label: str) -> T:
+    """Decode a struct that was stored field by field. Raises StoreCorrupt if the fields differ."""
     try:
-        return kind(**read_json(body, what))
+        return kind(**read_json(body, label))
     except TypeError as error:
-        msg = f"{what} has other fields than were stored"
+        msg = f"{label} has other fields than were stored"
         raise StoreCorrupt(msg) from error
 
 
 def word(kind: type[W], stored: str) -> W:
-    """One of the words that a column may hold; any other is damage."""
+    """Convert a stored text to the enumeration of its column. Raises StoreCorrupt for any other text."""
     try:
         return kind(stored)
     except ValueError as error:
@@ -74,7 +74,7 @@ def word(kind: type[W], stored: str) -> W:
 
 
 async def need_namespace(tx: Transaction, namespace: str) -> bool:
-    """The namespace exists, or NotFound. True: some queue of it has limits."""
+    """Raise NotFound if the namespace does not exist. Returns whether one of its queues has limits."""
     row = await tx.row("has_namespace", namespace=namespace)
     if row is None:
         msg = f"there is no namespace {namespace!r}"

@@ -1,4 +1,4 @@
-"""What queues take, over SQL."""
+"""Queue limits over SQL."""
 
 from __future__ import annotations
 
@@ -38,16 +38,17 @@ class SqlQueues:
 
 
 async def admit_in(tx: Transaction, drafts: Sequence[JobDraft]) -> None:
-    """All of these new jobs fit into their queues, or Busy. Limits are locked in the one order that everybody uses."""
-    coming = Counter((draft.namespace, draft.queue) for draft in drafts)
-    for namespace, queue in sorted(coming):
+    """Raise Busy unless all of these new jobs fit into their queues. The limits are locked in the order that every
+    transaction uses."""
+    new_jobs = Counter((draft.namespace, draft.queue) for draft in drafts)
+    for namespace, queue in sorted(new_jobs):
         place = {"namespace": namespace, "queue": queue}
         row = await tx.row("lock_queue_limits", **place)
         if row is not None:
             limits = _limits(row)
             load = await tx.row("read_queue_load", enough=limits.depth_max or 0, **place)
             assert load is not None, "counting always gives a row"
-            admit(limits, Load(load[0], load[1]), coming[namespace, queue], load[2])
+            admit(limits, Load(load[0], load[1]), new_jobs[namespace, queue], load[2])
 
 
 def _limits(row: Row) -> QueueLimits:

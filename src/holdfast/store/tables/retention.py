@@ -1,7 +1,7 @@
 """Retention over SQL.
 
-The journal's triggers let a change through only while the gate is open, and the gate is open only inside the
-transaction that opened it: a row that nobody else ever sees.
+The triggers of the journal allow a change only while the retention gate is open. The gate is a row that is inserted and
+removed within one transaction, so no other transaction ever sees it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast.store.tables.payloads import word
 
 NOTHING: Final = b""
 SAID_NOTHING: Final = b"null"
-"""A letter is not chained: one that was erased says null."""
+"""The body of an erased letter. (Letters are not in the hash chain.)"""
 
 TYPES: Final = sorted(ERASABLE)
 
@@ -54,7 +54,7 @@ class SqlRetention:
     async def prune(
         self, job_ids: Sequence[str], policy: RetentionPolicy, *, dry_run: bool = False
     ) -> list[Pruned]:
-        ordered = sorted(set(job_ids))  # the one order in which everybody locks heads
+        ordered = sorted(set(job_ids))  # the order in which every transaction locks heads
 
         async def look(tx: Transaction) -> list[Pruned]:
             return [await _judged(tx, job, policy) for job in await _standings(tx, ordered)]
@@ -64,9 +64,9 @@ class SqlRetention:
             jobs = {job.job_id: job for job in await _standings(tx, locked)}
             pruned = [await _judged(tx, job, policy) for job in jobs.values()]
             await tx.run("open_retention_gate")
-            for one in pruned:
-                if one.kept is None:
-                    await _carry_out(tx, jobs[one.job_id], policy.how)
+            for result in pruned:
+                if result.kept is None:
+                    await _carry_out(tx, jobs[result.job_id], policy.how)
             await tx.run("close_retention_gate")
             return pruned
 
@@ -83,20 +83,22 @@ class SqlRetention:
         return Tombstone(**values | {"status": word(Status, row[3]), "how": word(How, row[9])})
 
     async def collect(self, *, grace_us: int, batch: int, dry_run: bool = False) -> Freed:
-        """What is loose is found without a lock; what somebody stores meanwhile is young again, and stays."""
-        loose, before = await self._executor.read(functools.partial(_loose, grace_us=grace_us), snapshot=True)
+        """Find unreferenced blobs without a lock. A blob that is stored again meanwhile has a new time, and stays."""
+        unreferenced, before = await self._executor.read(
+            functools.partial(_loose, grace_us=grace_us), snapshot=True
+        )
         sizes: list[int] = []
-        for start in range(0, len(loose), batch):
-            some = loose[start : start + batch]
+        for start in range(0, len(unreferenced), batch):
+            places = unreferenced[start : start + batch]
             if dry_run:
-                sizes += await self._executor.read(functools.partial(_sizes, places=some))
+                sizes += await self._executor.read(functools.partial(_sizes, places=places))
             else:
-                sizes += await self._executor.write(functools.partial(_forget, places=some, before=before))
+                sizes += await self._executor.write(functools.partial(_forget, places=places, before=before))
         return Freed(len(sizes), sum(sizes))
 
 
 async def _is_there(tx: Transaction, job_id: str) -> bool:
-    """Whether the job exists; if it does, nobody changes it until the transaction ends."""
+    """Whether the job exists; if so, its head is locked until the transaction ends."""
     try:
         await lock_head(tx, job_id)
     except NotFound:
@@ -120,12 +122,12 @@ def _standing(row: Row) -> Standing:
 
 
 async def _judged(tx: Transaction, job: Standing, policy: RetentionPolicy) -> Pruned:
-    """What is to be done with the job, and how much of it there is."""
+    """The decision about the job, and how much of it would be erased or removed."""
     now = await tx.row("read_wall_clock")
     assert now is not None
-    kept = find_reason_to_keep(job, policy, now=now[0])
-    if kept is not None:
-        return Pruned(job_id=job.job_id, kept=kept)
+    reason = find_reason_to_keep(job, policy, now=now[0])
+    if reason is not None:
+        return Pruned(job_id=job.job_id, kept=reason)
     if policy.how is How.ERASE:
         counted = await tx.row("count_bodies_to_erase", job_id=job.job_id, types=TYPES)
     else:
@@ -168,15 +170,15 @@ Blob = tuple[str, bytes]
 
 
 async def _loose(tx: Transaction, grace_us: int) -> tuple[list[Blob], int]:
-    """The blobs that nothing names, and the instant before which they were stored."""
+    """The unreferenced blobs, and the instant before which they were stored."""
     now = await tx.row("read_wall_clock")
     assert now is not None
     before = now[0] - grace_us
     found: list[Blob] = []
     for namespace, _ in await tx.rows("list_namespaces"):
-        named = await find_named_digests(tx, namespace)
+        referenced = await find_named_digests(tx, namespace)
         for digest, created_at in await tx.rows("list_unreferenced_blobs", namespace=namespace):
-            if bytes(digest) not in named and created_at <= before:
+            if bytes(digest) not in referenced and created_at <= before:
                 found.append((namespace, bytes(digest)))
     return found, before
 
@@ -187,7 +189,7 @@ async def _sizes(tx: Transaction, places: Sequence[Blob]) -> list[int]:
 
 
 async def _forget(tx: Transaction, places: Sequence[Blob], before: int) -> list[int]:
-    """The sizes of those that are gone."""
+    """Remove the blobs; returns the sizes of those that were removed."""
     rows = [
         await tx.row("remove_old_blob", namespace=namespace, digest=digest, before=before)
         for namespace, digest in places

@@ -59,7 +59,7 @@ class SqlSchedules:
         return tuple([_schedule(row) for row in await self._executor.read(work, brief=True)])
 
     async def fire(self, schedule: Schedule, job: JobDraft | None, next_at: int) -> Submitted | None:
-        named = None if job is None else self._named(job)
+        draft = None if job is None else self._named(job)
         place = {"namespace": schedule.namespace, "schedule_id": schedule.schedule_id}
         tried: list[Submitted | None] = []
 
@@ -68,13 +68,13 @@ class SqlSchedules:
             if row is None or schedule.paused or _schedule(row) != schedule:
                 return await _by_a_lost_try(tx, tried)
             await tx.run("set_schedule_next_at", next_at=next_at, **place)
-            tried.append(None if named is None else await _submitted(tx, named))
+            tried.append(None if draft is None else await _submitted(tx, draft))
             return tried[-1]
 
         return await self._executor.write(work)
 
     def _named(self, job: JobDraft) -> JobDraft:
-        """The checked draft with an id of its own, so that running the work twice makes one job."""
+        """The checked draft with an id, so that running the work twice makes one job."""
         check_draft(job)
         return job if job.job_id is not None else msgspec.structs.replace(job, job_id=self._ids.new("job"))
 
@@ -104,7 +104,8 @@ class SqlSchedules:
 
 
 async def _submitted(tx: Transaction, job: JobDraft) -> Submitted:
-    """The job of this instant. One that a schedule of the same id made before it was changed is left as it is."""
+    """Submit the job of this due time. A job that a schedule of the same id submitted before it was changed is left as
+    it is."""
     try:
         return await submit_in(tx, job, admitting=True)
     except KeyReused:
@@ -114,7 +115,8 @@ async def _submitted(tx: Transaction, job: JobDraft) -> Submitted:
 
 
 async def _by_a_lost_try(tx: Transaction, tried: Sequence[Submitted | None]) -> Submitted | None:
-    """What an earlier try of this very call did, if it is there: its job has an id that is nobody else's."""
+    """The result of an earlier try of this call whose reply was lost, if its job exists: no other call has that job
+    id."""
     last = tried[-1] if tried else None
     if last is None or not last.created:
         return None
@@ -161,9 +163,9 @@ def _schedule(row: Row) -> Schedule:
         queue,
         priority,
         paused,
-        made,
+        created_at,
     ) = row
-    asked = read_json(request, f"schedule {schedule_id}")
+    content = read_json(request, f"schedule {schedule_id}")
     return Schedule(
         schedule_id=schedule_id,
         kind=kind,
@@ -171,12 +173,12 @@ def _schedule(row: Row) -> Schedule:
         next_at=next_at,
         time_zone=time_zone,
         catch_up=word(CatchUp, catch_up),
-        input=asked["input"],
+        input=content["input"],
         namespace=namespace,
         queue=queue,
         priority=priority,
-        budget=None if asked["budget"] is None else money.read(asked["budget"]),
-        python_version=asked["python"],
+        budget=None if content["budget"] is None else money.read(content["budget"]),
+        python_version=content["python"],
         paused=bool(paused),
-        created_at=made,
+        created_at=created_at,
     )

@@ -75,10 +75,10 @@ class SqlSessions:
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Page[SessionRecord]:
         before = None if cursor is None else str(decode_cursor("sessions", cursor, keys=1)[0])
-        said = None if text is None else ascii_lower(text)
+        lowered = None if text is None else ascii_lower(text)
 
         async def work(tx: Transaction) -> Sequence[Row]:
-            place = {"namespace": namespace, "before": before, "text": said}
+            place = {"namespace": namespace, "before": before, "text": lowered}
             return await tx.rows("list_sessions", limit=limit + 1, **place)
 
         found = [SessionRecord(*row) for row in await self._executor.read(work)]

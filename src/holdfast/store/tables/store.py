@@ -1,4 +1,4 @@
-"""A store over SQL: the tables on one executor."""
+"""SQL store: all tables on one executor."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class SqlStore:
-    """Everything that `holdfast.store.contract.Store` promises, on SQLite or Postgres."""
+    """Implements `holdfast.store.contract.Store` on SQLite or Postgres."""
 
     def __init__(
         self,
@@ -113,13 +113,14 @@ class SqlStore:
         )
 
     async def close(self) -> None:
-        # In a forked child the connections and sockets are its parent's: closing them would say goodbye in its name.
+        # In a forked child the connections and sockets belong to its parent: closing them here would end the parent's
+        # sessions.
         if os.getpid() == self._process:
             await self._close()
 
 
 async def write_first_rows(executor: Executor, ids: IdSource) -> None:
-    """The store has an identity, an epoch and the default namespace. One that has them already is only read."""
+    """Write the identity, the epoch and the default namespace of a new store; read only, if it has them."""
 
     async def look(tx: Transaction) -> bool:
         return await tx.row("get_store_state") is not None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from holdfast.model.crash_suspects import UNCLAIMED_US
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.store_stats import QueueStats, StoreStats
-from holdfast.model.suspicion import UNCLAIMED_US
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.payloads import word
 

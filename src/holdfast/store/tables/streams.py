@@ -16,19 +16,20 @@ class SqlStreams:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    async def append(self, said: Sequence[Said]) -> list[bool]:
-        for one in said:
-            check_said(one)
+    async def append(self, passages: Sequence[Said]) -> list[bool]:
+        for passage in passages:
+            check_said(passage)
         # In id order, like every transaction that locks several heads.
         places = sorted(
-            range(len(said)), key=lambda place: (said[place].held.job_id, said[place].passage.last)
+            range(len(passages)),
+            key=lambda place: (passages[place].held.job_id, passages[place].passage.last),
         )
 
         async def work(tx: Transaction) -> list[bool]:
-            kept = [False] * len(said)
+            written = [False] * len(passages)
             for place in places:
-                kept[place] = await _append(tx, said[place])
-            return kept
+                written[place] = await _append(tx, passages[place])
+            return written
 
         return await self._executor.write(work)
 
@@ -51,8 +52,8 @@ class SqlStreams:
         return dict(sorted(voice for row in rows for voice in _voices(row[0])))
 
 
-async def _append(tx: Transaction, said: Said) -> bool:
-    held, passage = said.held, said.passage
+async def _append(tx: Transaction, held_passage: Said) -> bool:
+    held, passage = held_passage.held, held_passage.passage
     row = await tx.row(
         "append_passage",
         job_id=held.job_id,

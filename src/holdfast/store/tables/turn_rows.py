@@ -1,4 +1,4 @@
-"""A turn as rows: everything that can be made of it before anything is locked."""
+"""Rows of a turn: everything that can be computed before a lock is taken."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.store.tables.checkpoints import pack_checkpoint
 
 
 class TurnRows(msgspec.Struct, frozen=True):
-    """`nodes` have no place in the session yet; `blobs` are the bytes too large for a row, by digest."""
+    """`nodes` have no sequence number in the session yet; `blobs` are the bytes too large for a row, by digest."""
 
     commit: TurnCommit
     nodes: list[dict[str, Value]]
@@ -29,13 +29,13 @@ class TurnRows(msgspec.Struct, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether one statement can do it: it says what it was built on, recognises itself, and writes rows only."""
+        """Whether one statement can commit it: it names its revision, has a stamp, and writes rows only."""
         commit = self.commit
         settles = commit.completes or commit.frames or commit.attachments or commit.replace or self.blobs
         return commit.stamp is not None and commit.expected_revision is not None and not settles
 
     def values(self, job_id: str | None) -> dict[str, Value]:
-        """What is the same wherever the session stands."""
+        """The values that do not depend on the session's head."""
         commit = self.commit
         last = commit.nodes[-1].node_id if commit.nodes else None
         return {
@@ -61,7 +61,7 @@ _USED = Usage.__struct_fields__
 
 
 def turn_of(commit: TurnCommit) -> TurnRows:
-    """The commit, checked and encoded."""
+    """Check and encode the commit."""
     check_commit(commit)
     blobs: dict[bytes, bytes] = {}
     document, states = pack_checkpoint(commit.checkpoint, blobs)
@@ -86,7 +86,7 @@ def _node(node: SessionNode, blobs: dict[bytes, bytes]) -> dict[str, Value]:
 
 
 def _merged(usage: tuple[Usage, ...]) -> list[Usage]:
-    """One entry per source and model, in the order of first use."""
+    """One entry for each source and model, in the order of first use."""
     totals: dict[tuple[str, str], Usage] = {}
     for used in usage:
         before = totals.get((used.source, used.model))
@@ -94,11 +94,11 @@ def _merged(usage: tuple[Usage, ...]) -> list[Usage]:
     return list(totals.values())
 
 
-def _sum(one: Usage, other: Usage) -> Usage:
+def _sum(first: Usage, second: Usage) -> Usage:
     return msgspec.structs.replace(
-        one,
-        input_tokens=one.input_tokens + other.input_tokens,
-        output_tokens=one.output_tokens + other.output_tokens,
-        cached_input_tokens=one.cached_input_tokens + other.cached_input_tokens,
-        reasoning_tokens=one.reasoning_tokens + other.reasoning_tokens,
+        first,
+        input_tokens=first.input_tokens + second.input_tokens,
+        output_tokens=first.output_tokens + second.output_tokens,
+        cached_input_tokens=first.cached_input_tokens + second.cached_input_tokens,
+        reasoning_tokens=first.reasoning_tokens + second.reasoning_tokens,
     )

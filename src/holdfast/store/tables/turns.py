@@ -1,10 +1,10 @@
-"""The turn commit: the checks in their order, then everything at once.
+"""Turn commit: the checks in their order, then all writes.
 
     binding → stamp → head revision → claims → write
 
-Every check locks what it judges (the session's row, the batches), so nothing can change between the check and the
-write. The stamp is looked at before head and claims: a retry whose first try was committed must succeed although that
-very commit moved the head and used up the claim.
+Every check locks the rows that it checks (the session's row, the batches), so nothing can change between the check and
+the write. The stamp is checked before head and claims: a retry whose first try was committed must succeed, although
+that commit moved the head and completed the claimed batches.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from holdfast.store.tables.turn_rows import TurnRows, turn_of
 async def commit_in(
     tx: Transaction, commit: TurnCommit, *, namespace: str, handle: str | None, job_id: str | None = None
 ) -> Committed:
-    """The session is one turn further within this transaction, or the first check that failed is raised."""
+    """Commit the turn within this transaction, or raise the error of the first check that fails."""
     return await write_in(tx, turn_of(commit), namespace=namespace, handle=handle, job_id=job_id)
 
 
 async def write_in(
     tx: Transaction, turn: TurnRows, *, namespace: str, handle: str | None, job_id: str | None = None
 ) -> Committed:
-    """The same, of a turn that is rows already."""
+    """As `commit_in`, for a turn that is already encoded as rows."""
     commit = turn.commit
     place = {"namespace": namespace, "session_id": commit.session_id}
     head, stamp = await _open_turn(tx, commit, place)
@@ -42,8 +42,9 @@ async def write_in(
     try:
         await _must_fit(tx, commit, head, place)
     except (HeadMoved, ClaimLost):
-        # Postgres shows a row that was waited for as it is now, and what is joined to it as it was before the wait. So
-        # the same turn, committed beside us just now, has moved the head and not shown its stamp.
+        # After a wait for a row lock, Postgres returns the new version of that row, but rows joined to it as they were
+        # before the wait. So if another process has just committed this same turn, the first read shows the moved head
+        # without the stamp.
         _, stamp = await _open_turn(tx, commit, place)
         earlier = _stamped_before(commit, stamp)
         if earlier is None:
@@ -54,8 +55,8 @@ async def write_in(
 
 
 async def commit_at_once(executor: Executor, turn: TurnRows, *, namespace: str) -> Committed | None:
-    """The session is one turn further, by one statement that is a transaction by itself; or nothing is written, and
-    the checks will say why."""
+    """Commit the turn by one statement that is a transaction by itself. None: nothing was written, and the checks of
+    `write_in` find the reason."""
     commit = turn.commit
     place = {"namespace": namespace, "session_id": commit.session_id}
     values = turn.values(None) | place | turn.columns()
@@ -64,7 +65,7 @@ async def commit_at_once(executor: Executor, turn: TurnRows, *, namespace: str) 
 
 
 async def _must_fit(tx: Transaction, commit: TurnCommit, head: Row, place: dict[str, str]) -> None:
-    """The turn was built on the session's head, and its inputs are still its own."""
+    """Raise unless the turn was built on the session's head and still holds its claims."""
     if commit.expected_revision is not None and commit.expected_revision != head[0]:
         msg = f"session {commit.session_id} is at revision {head[0]}, the turn was built on {commit.expected_revision}"
         raise HeadMoved(msg, expected=commit.expected_revision, actual=head[0])
@@ -73,7 +74,7 @@ async def _must_fit(tx: Transaction, commit: TurnCommit, head: Row, place: dict[
 
 
 async def must_serve(tx: Transaction, namespace: str, handle: str | None, session_id: str) -> None:
-    """The handle is not bound to another session."""
+    """Raise SessionBound if the handle is bound to another session."""
     if handle is not None:
         check_name(handle, "handle")
     bound = (
@@ -85,14 +86,15 @@ async def must_serve(tx: Transaction, namespace: str, handle: str | None, sessio
 
 
 async def bind(tx: Transaction, namespace: str, handle: str | None, session_id: str) -> None:
-    """The handle, if there is one, serves this session. Checked again: two first commits may have met."""
+    """Bind the handle, if there is one, to this session. Checked again afterwards: two first commits may be
+    concurrent."""
     if handle is not None:
         await tx.run("bind_handle", namespace=namespace, handle=handle, session_id=session_id)
         await must_serve(tx, namespace, handle, session_id)
 
 
 async def _open_turn(tx: Transaction, commit: TurnCommit, place: dict[str, str]) -> tuple[Row, Row]:
-    """The head and the stamp, with the session's row locked; the row is made if this is its first turn."""
+    """Lock the session's row, which is created for a first turn; returns the head and the stamp."""
     turn_id = None if commit.stamp is None else commit.stamp.turn_id
     row = await tx.row("lock_session_for_turn", turn_id=turn_id, **place)
     if row is None:
@@ -151,7 +153,7 @@ async def _write(
 
 
 async def _write_each(tx: Transaction, turn: TurnRows, values: dict[str, Value], node_seq: int) -> None:
-    """The turn's rows, statement by statement."""
+    """Write the turn's rows, statement by statement."""
     place = {"namespace": values["namespace"], "session_id": values["session_id"]}
     nodes = [node | place | {"node_seq": node_seq + nth} for nth, node in enumerate(turn.nodes, 1)]
     await tx.rows_each("put_node", nodes)

@@ -14,7 +14,7 @@ from holdfast.store.tables.job_heads import head_of
 from holdfast.store.tables.payloads import word
 
 _ITEM = 5
-"""Columns of a work item; those of its head follow."""
+"""The number of columns of a work item; those of the head follow."""
 
 
 class SqlWork:
@@ -28,18 +28,20 @@ class SqlWork:
         row = await self._executor.read(work, brief=True)
         return None if row is None else _item(row)
 
-    async def list(self, which: WorkWhich, *, limit: int = 100, cursor: str | None = None) -> Page[WorkRow]:
+    async def list(
+        self, work_filter: WorkWhich, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[WorkRow]:
         before = None if cursor is None else str(decode_cursor("work", cursor, keys=1)[0])
 
         async def work(tx: Transaction) -> Sequence[Row]:
             return await tx.rows(
                 "list_work",
-                namespace=which.namespace,
-                status=which.status,
-                dead=None if which.dead is None else int(which.dead),
-                capability=which.capability,
-                boundary=which.boundary,
-                project=which.project,
+                namespace=work_filter.namespace,
+                status=work_filter.status,
+                dead=None if work_filter.dead is None else int(work_filter.dead),
+                capability=work_filter.capability,
+                boundary=work_filter.boundary,
+                project=work_filter.project,
                 before=before,
                 limit=limit + 1,
             )
@@ -76,7 +78,7 @@ class SqlWork:
 
 
 async def insert_work_in(tx: Transaction, job_id: str, namespace: str, item: WorkItemRow) -> None:
-    """The job is a work item, within this transaction."""
+    """Store the work item of the job within this transaction."""
     await tx.run(
         "insert_work",
         job_id=job_id,

@@ -64,12 +64,12 @@ class SqlPresences:
 
     async def ask_to_drain(self, worker: str, act: ActDraft) -> SeenWorker:
         line = check_act(act)
-        asked: list[bool] = []
+        requested: list[bool] = []
 
         async def work(tx: Transaction) -> SeenWorker:
             check_drains((await _get(tx, worker)).presence)
-            asked.append(await tx.row("request_drain", worker=worker) is not None)
-            if any(asked):  # by this try, or by one whose reply was lost
+            requested.append(await tx.row("request_drain", worker=worker) is not None)
+            if any(requested):  # by this try, or by one whose reply was lost
                 await write_act_in(tx, line)
             return await _get(tx, worker)
 
@@ -94,9 +94,9 @@ async def _get(tx: Transaction, worker: str) -> SeenWorker:
 
 
 def _seen(row: Row) -> SeenWorker:
-    worker, identity, host, pid, told, draining, started_at, seen_at, asked_at, holds, now = row
+    worker, identity, host, pid, encoded, draining, started_at, seen_at, asked_at, holds, now = row
     try:
-        offer = msgspec.convert(read_json(told, f"the presence of {worker}"), WorkerOffer)
+        offer = msgspec.convert(read_json(encoded, f"the presence of {worker}"), WorkerOffer)
     except msgspec.ValidationError as error:
         msg = f"the presence of worker {worker} is damaged: {error}"
         raise StoreCorrupt(msg) from error

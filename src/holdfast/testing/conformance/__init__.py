@@ -1,6 +1,6 @@
-"""Prove a store: everything the ports promise, as plain coroutines that assert.
+"""Conformance suite of a store: everything the ports promise, as plain coroutines that assert.
 
-Holdfast's own stores run these checks in every build. Bring your own store with a `Backend` and run them too:
+Holdfast's own stores run these checks in every build. To test another store, write a `Backend` and run them:
 
     class MyBackend:
         name, tier, durable = "mine", Tier.SQLITE, True
@@ -12,13 +12,13 @@ Holdfast's own stores run these checks in every build. Bring your own store with
         async def reopen(self, store: Store) -> Store: ...  # the same data, as a new process would open it
 
     report = await run(MyBackend())
-    print(report)           # mine: 281/282
+    print(report)           # mine: 428/429
                             #     a_reboot_ends_leases: AssertionError: … (leases.py:143)
 
 With pytest, parametrise over `ALL` and call `await check(bench)` inside `async with bench_on(backend) as bench`.
 
     SEED_004   the acceptance document for sessions and the inbox, 19 checks by its own names
-    CORNERS    what that document leaves open and Holdfast decides
+    CORNERS    edge cases that the document leaves open and Holdfast decides
     JOBS       jobs, leases, journal, mail, ledger, blobs, namespaces, and several callers at once
 """
 
@@ -38,7 +38,7 @@ ALL: Final[tuple[Check, ...]] = SEED_004 + CORNERS + JOBS
 
 
 async def run(backend: Backend, checks: Iterable[Check] = ALL) -> Report:
-    """What the backend showed, each check on a fresh store."""
+    """Run the checks, each on a fresh store; returns the report."""
     return await report.run(backend, checks)
 
 

@@ -1,4 +1,4 @@
-"""What checks put into a store: messages, wakes, nodes, ledger rows."""
+"""Test data of the checks: messages, wakes, nodes, ledger rows."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ AWKWARD: Final = {
     "numbers": [0, -1, 2**63 - 1, 1.0, 0.1, 1e300],
     "nothing": [None, [], {}, ""],
 }
-"""JSON that models and tools really send, and that databases like to refuse or to change."""
+"""JSON that models and tools really send, and that databases tend to reject or change."""
 
 LARGE: Final = "large " * PAYLOAD_INLINE_BYTES
-"""Text that cannot stay in its row."""
+"""Text that is too large for its row."""
 
 
 def message(
@@ -47,7 +47,7 @@ def message(
     available_at: int = 0,
     batch_id: str | None = None,
 ) -> BatchDraft:
-    """A batch with one line of text in it."""
+    """A batch with one line of text."""
     return BatchDraft(
         session_id=session_id,
         items=(ItemDraft(TURN_INPUT, {"text": text}),),
@@ -61,7 +61,7 @@ def message(
 
 
 def wake_draft(process_id: str, sequence: int, session_id: str = "root", **payload: Any) -> BatchDraft:
-    """The batch that one event of a process sends to a session: told twice, delivered once, with a turn for itself."""
+    """The batch that one event of a process sends to a session: sent twice, delivered once, with a turn for itself."""
     return BatchDraft(
         session_id=session_id,
         items=(ItemDraft(PROCESS_WAKE, {"process_id": process_id, "sequence": sequence, **payload}),),
@@ -111,7 +111,7 @@ def call_row(driver: Driver, step_key: str, *, generation: int = 0, args: str = 
 
 
 def make_settled_row(driver: Driver, row: CallRow, status: CallStatus) -> CallRow:
-    """The row once the first event of the driver's next append says what became of the call."""
+    """The row after the first event of the driver's next append has recorded the outcome of the call."""
     return msgspec.structs.replace(
         row,
         status=status,

@@ -1,4 +1,4 @@
-"""A worker's hold on one job, writing as a worker would."""
+"""Driver: holds one job and writes to it as a worker does."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from holdfast.store.ports.leases import Held
 
 
 def step(name: str, result: object = None) -> StepFinished:
-    """A fact that moves nothing, for appends that need some event."""
+    """An event that leaves the status, for appends that need one."""
     return StepFinished(step_key=f"1/{name}#1", args_digest="", result=result)
 
 
 class Driver:
-    """Knows the head it has seen and writes after it. `holder` moves on with every write that is accepted."""
+    """Knows the head it has seen and writes after it. `holder` advances with every accepted write."""
 
     def __init__(self, store: Store, clock: Clock, grant: Grant) -> None:
         self.store = store
@@ -37,7 +37,7 @@ class Driver:
 
     @property
     def next_seq(self) -> int:
-        """Where the first event of the next append will lie."""
+        """The seq of the first event of the next append."""
         return self.holder.head.seq + 1
 
     def build(
@@ -48,7 +48,7 @@ class Driver:
         mail_seen: int | None = None,
         progress: bool = False,
     ) -> Append:
-        """The append of these events after the head this driver has seen, each with a time of its own; nothing is
+        """Build the append of these events after the head this driver has seen, each with its own time; nothing is
         sent."""
         now = self.clock.wall_us()
         return append_of(
@@ -62,7 +62,7 @@ class Driver:
         )
 
     async def send(self, append: Append) -> Append:
-        """The append is accepted and this driver goes on after it."""
+        """Send the append, which must be accepted; the driver continues after it."""
         head = await self.store.journal.append(append)
         assert head == append.head, "an accepted append leads to the head it named"
         self.holder = after(self.holder, append)

@@ -1,10 +1,10 @@
-"""Where a check works: a fresh store, the clock it obeys, and hands for what checks do all the time.
+"""Test bench of a check: a fresh store, its clock, and helpers for common operations.
 
-A check is a plain coroutine function that takes a `Bench` and asserts. It knows no test framework; `run` calls it from
-anywhere. Everything in it goes through the ports, so it holds for every store or for none.
+A check is a plain coroutine function that takes a `Bench` and asserts. It depends on no test framework; `run` calls it
+from anywhere. It uses only the ports, so the same check applies to every store.
 
-Most promises of a store are about what does *not* happen. `Bench.refuses` therefore takes a picture of everything the
-ports can show, before and after, and compares: a refusal that leaves a trace is not a refusal.
+Most promises of a store are about what does *not* happen. `Bench.refuses` therefore reads everything that the ports
+show, before and after, and compares: a rejected call must not change anything.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ T = TypeVar("T")
 E = TypeVar("E", bound=HoldfastError)
 
 HANDLE: Final = "main"
-"""The handle of checks that speak of a store bound to one session."""
+"""The handle of checks for a store that is bound to one session."""
 
 
 class Backend(Protocol):
-    """What the author of a store provides to have it proven."""
+    """Provided by the author of a store, for the checks."""
 
     name: str
     tier: Tier
     durable: bool
     clock: VirtualClock
-    """The time of every store that `open` returns. Checks move it; nothing else does."""
+    """The clock of every store that `open` returns. Only the checks move it."""
 
     async def open(self) -> Store:
-        """A store with nothing in it, whatever was opened before."""
+        """Open an empty store, independent of earlier ones."""
         ...
 
     async def reopen(self, store: Store) -> Store:
-        """Another handle on the same data, as a new process would get it. The old one may be closed by this.
+        """Open another handle on the same data, as a new process would. This may close the old one.
 
         A store that is not durable has no second handle and may return itself.
         """
@@ -61,13 +61,13 @@ Check: TypeAlias = Callable[["Bench"], Awaitable[None]]
 
 
 class ErrorHolder(Generic[E]):
-    """Holds the error once the block is left."""
+    """Holds the error after the block."""
 
     error: E
 
 
 class Bench:
-    """One check's own store. `store` is the handle in use; `reopen` replaces it."""
+    """The store of one check. `store` is the handle in use; `reopen` replaces it."""
 
     def __init__(self, backend: Backend, store: Store) -> None:
         self.backend = backend
@@ -76,9 +76,9 @@ class Bench:
         self._opened = [store]
         self._count = itertools.count(1)
 
-    def fresh(self, word: str) -> str:
+    def fresh(self, prefix: str) -> str:
         """A name that this bench has not used yet."""
-        return f"{word}-{next(self._count)}"
+        return f"{prefix}-{next(self._count)}"
 
     async def reopen(self) -> None:
         self.store = await self.backend.reopen(self.store)
@@ -104,7 +104,7 @@ class Bench:
         token: str | None = None,
         fence: int | None = None,
     ) -> Claim | None:
-        """What an owner gets; under a token of its own unless one is given."""
+        """Claim for this owner, under a new token unless one is given."""
         return await self.store.inbox.claim(
             session_id,
             owner,
@@ -137,7 +137,7 @@ class Bench:
     # ── sessions ──────────────────────────────────────────────────────────────────────────────────
 
     async def load_bound(self, scope: SessionScope = FULL_GRAPH) -> SessionView | None:
-        """The session that the handle is bound to; None before its first commit, and before there is a binding."""
+        """The session that the handle is bound to; None before its first commit, and without a binding."""
         session_id = await self.store.sessions.find_bound_session(HANDLE)
         return None if session_id is None else await self.store.sessions.load(session_id, scope)
 
@@ -147,7 +147,7 @@ class Bench:
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────
 
     async def submit(self, kind: str = "work", **fields: Any) -> str:
-        """The id of a new job."""
+        """Submit a new job; returns its id."""
         submitted = await self.store.jobs.submit(JobDraft(kind=kind, **fields))
         assert submitted.created, "a new request makes a new job"
         return submitted.job_id
@@ -166,7 +166,7 @@ class Bench:
         suspect_at: int | None = None,
         handed: Held | None = None,
     ) -> list[Grant]:
-        """What a worker gets; under a token of its own unless one is given."""
+        """Claim jobs for this worker, under a new token unless one is given."""
         ask = ClaimAsk(
             worker=worker,
             token=token or self.fresh(worker),
@@ -182,11 +182,11 @@ class Bench:
         return await self.store.leases.claim(ask)
 
     async def claimable(self, **ask: Any) -> list[str]:
-        """The ids of the jobs that a claim takes now. They are taken."""
+        """Claim, and return the ids of the claimed jobs."""
         return [grant.job_id for grant in await self.grants(**ask)]
 
     async def drive(self, queue: str, worker: str = "worker", **ask: Any) -> Driver:
-        """The hold on the only claimable job of a queue."""
+        """Claim the only claimable job of a queue."""
         granted = await self.grants(worker, queues=(queue,), **ask)
         assert len(granted) == 1, f"queue {queue} should have one claimable job, not {len(granted)}"
         return self.driver(granted[0])
@@ -195,7 +195,7 @@ class Bench:
         return Driver(self.store, self.clock, grant)
 
     async def driving(self, worker: str = "worker", *, ttl_us: int = LEASE_TTL_US, **fields: Any) -> Driver:
-        """A new job in a queue of its own, and the hold on it."""
+        """Submit a new job in its own queue, and claim it."""
         queue = self.fresh("queue")
         await self.submit(queue=queue, **fields)
         return await self.drive(queue, worker, ttl_us=ttl_us)
@@ -204,17 +204,17 @@ class Bench:
 
     @asynccontextmanager
     async def expect_unchanged(self, *sessions: str) -> AsyncIterator[None]:
-        """Nothing that the ports show is different after the block."""
+        """Assert that the block changes nothing that the ports show."""
         before = await self._picture(sessions or ("root",))
         yield
         after = await self._picture(sessions or ("root",))
-        for what, was in before.items():
-            assert after.get(what) == was, f"{what} changed from {was} to {after.get(what)}"
+        for label, was in before.items():
+            assert after.get(label) == was, f"{label} changed from {was} to {after.get(label)}"
         assert after.keys() == before.keys(), f"something appeared: {after.keys() - before.keys()}"
 
     @asynccontextmanager
     async def refuses(self, kind: type[E], *sessions: str) -> AsyncIterator[ErrorHolder[E]]:
-        """The block is refused with this error, and nothing that the ports show is different."""
+        """Assert that the block raises this error, and changes nothing that the ports show."""
         refusal: ErrorHolder[E] = ErrorHolder()
         async with self.expect_unchanged(*sessions):
             try:
@@ -227,37 +227,37 @@ class Bench:
 
     async def _picture(self, sessions: Sequence[str]) -> dict[str, Any]:
         store = self.store
-        shown: dict[str, Any] = {"workers": await store.presences.list(limit=1000)}
+        picture: dict[str, Any] = {"workers": await store.presences.list(limit=1000)}
         for namespace in [record.namespace for record in await store.namespaces.list()]:
-            shown[f"handle {namespace}"] = await store.sessions.find_bound_session(
+            picture[f"handle {namespace}"] = await store.sessions.find_bound_session(
                 HANDLE, namespace=namespace
             )
             intents = await store.attachments.list_uncommitted(INSTANT_US_MAX, namespace=namespace)
-            shown[f"attachments {namespace}"] = intents
-            shown[f"ledger counts {namespace}"] = await store.ledger.counts(namespace)
-            shown[f"agents {namespace}"] = await store.agents.list(namespace=namespace, limit=1000)
-            shown[f"schedules {namespace}"] = await store.schedules.list(namespace=namespace, limit=1000)
-            shown[f"limits {namespace}"] = await store.queues.list(namespace=namespace)
-            shown[f"keys {namespace}"] = await store.keys.list(namespace=namespace, limit=1000)
-            shown[f"entries {namespace}"] = await store.entries.list(namespace=namespace)
-            shown[f"audit {namespace}"] = await store.audit.head(namespace=namespace)
+            picture[f"attachments {namespace}"] = intents
+            picture[f"ledger counts {namespace}"] = await store.ledger.counts(namespace)
+            picture[f"agents {namespace}"] = await store.agents.list(namespace=namespace, limit=1000)
+            picture[f"schedules {namespace}"] = await store.schedules.list(namespace=namespace, limit=1000)
+            picture[f"limits {namespace}"] = await store.queues.list(namespace=namespace)
+            picture[f"keys {namespace}"] = await store.keys.list(namespace=namespace, limit=1000)
+            picture[f"entries {namespace}"] = await store.entries.list(namespace=namespace)
+            picture[f"audit {namespace}"] = await store.audit.head(namespace=namespace)
             for session in sessions:
                 place = f"{session} in {namespace}"
-                shown[f"session {place}"] = await store.sessions.load(session, namespace=namespace)
-                shown[f"meta {place}"] = await store.sessions.meta(session, namespace=namespace)
-                shown[f"queue {place}"] = await store.inbox.list(session, namespace=namespace)
-                shown[f"pending {place}"] = await store.inbox.list_pending(session, namespace=namespace)
+                picture[f"session {place}"] = await store.sessions.load(session, namespace=namespace)
+                picture[f"meta {place}"] = await store.sessions.meta(session, namespace=namespace)
+                picture[f"queue {place}"] = await store.inbox.list(session, namespace=namespace)
+                picture[f"pending {place}"] = await store.inbox.list_pending(session, namespace=namespace)
         for record in await store.jobs.list(JobFilter(), limit=1000):
             job_id = record.job_id
-            shown[f"job {job_id}"] = record
-            shown[f"head {job_id}"] = await store.jobs.head(job_id)
-            shown[f"journal {job_id}"] = await store.journal.read(job_id)
-            shown[f"calls {job_id}"] = await store.ledger.list(job_id)
-            shown[f"mail {job_id}"] = await store.post.read(job_id)
-            shown[f"timers {job_id}"] = await store.post.timers(job_id)
-            shown[f"said {job_id}"] = await store.streams.read(job_id)
-            shown[f"budget {job_id}"] = await store.budgets.find([job_id])
-        return shown
+            picture[f"job {job_id}"] = record
+            picture[f"head {job_id}"] = await store.jobs.head(job_id)
+            picture[f"journal {job_id}"] = await store.journal.read(job_id)
+            picture[f"calls {job_id}"] = await store.ledger.list(job_id)
+            picture[f"mail {job_id}"] = await store.post.read(job_id)
+            picture[f"timers {job_id}"] = await store.post.timers(job_id)
+            picture[f"said {job_id}"] = await store.streams.read(job_id)
+            picture[f"budget {job_id}"] = await store.budgets.find([job_id])
+        return picture
 
 
 @asynccontextmanager
@@ -270,14 +270,14 @@ async def bench_on(backend: Backend) -> AsyncIterator[Bench]:
         await bench.close()
 
 
-def present(value: T | None, what: str) -> T:
-    """The value, which must be there."""
-    assert value is not None, f"there should be: {what}"
+def present(value: T | None, label: str) -> T:
+    """Return the value; assert that it is not None."""
+    assert value is not None, f"there should be: {label}"
     return value
 
 
 def checks_in(*modules: ModuleType) -> tuple[Check, ...]:
-    """The checks of these modules in the order they are written: every public coroutine function of their own."""
+    """The checks of these modules in source order: every public coroutine function defined in them."""
     return tuple(
         value
         for module in modules

@@ -1,4 +1,4 @@
-"""Run checks and say what held."""
+"""Run checks and report the results."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from holdfast.testing.conformance.harness import Backend, Check, bench_on
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """`fault` is None when the check held."""
+    """The result of one check. `fault` is None if it passed."""
 
     check: str
     fault: str | None = None
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a backend was asked and what it showed; `print(report)` reads well."""
+    """The results of a backend, for `print(report)`."""
 
     backend: str
     results: tuple[CheckResult, ...]
@@ -35,7 +35,7 @@ class Report(msgspec.Struct, frozen=True):
         return len(self.results) - len(self.failed)
 
     def __bool__(self) -> bool:
-        """Whether every check held, and there was one."""
+        """Whether every check passed, and there was one."""
         return bool(self.results) and not self.failed
 
     def __str__(self) -> str:
@@ -45,10 +45,10 @@ class Report(msgspec.Struct, frozen=True):
 
 
 async def run(backend: Backend, checks: Iterable[Check]) -> Report:
-    """Every check, each on a fresh store; one that fails does not keep the others from running.
+    """Run every check, each on a fresh store; a failed check does not stop the others.
 
     Raises:
-        InvalidSetting: Python runs with assertions switched off, and everything would seem to hold.
+        InvalidSetting: Python runs with assertions switched off, and every check would seem to pass.
     """
     if not __debug__:
         raise InvalidSetting("the checks are assertions and Python ignores them", hint="Run it without -O.")
@@ -65,13 +65,13 @@ async def _fault(backend: Backend, check: Check) -> str | None:
     try:
         async with bench_on(backend) as bench:
             await check(bench)
-    except Exception as error:  # whatever a store raises is what the report is for
+    except Exception as error:  # the report contains any error that a store raises
         return f"{type(error).__name__}: {error} ({_place(check, error)})"
     return None
 
 
 def _place(check: Check, error: Exception) -> str:
-    """The line of the check, not of whatever it called."""
+    """The line in the check, not in the code that it called."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename == inspect.getsourcefile(check)]
     frame = (own or frames)[-1]

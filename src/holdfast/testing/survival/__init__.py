@@ -1,18 +1,19 @@
-"""`survives_crashes`: an agent is killed at every point at which a process can die, and must come out the same.
+"""`survives_crashes`: kills an agent at every crash point and asserts that its result and effects stay the same.
 
     def test_the_refund_survives():
         survives_crashes(support, "where is order 42?", effects=lambda: bank.refunds, reset=bank.clear)
 
-The agent runs once undisturbed, which shows its result and every crash point that it passes. Then it runs once for each
-of them: its worker is killed there, another takes over, and the result and everything that was done must be what they
-were. Time is virtual, the store is in memory, and nothing is left behind.
+The agent runs once without a kill, which shows its result and every crash point that it passes. Then it runs once for
+each of them: its worker is killed there, another takes over, and the result and the effects must be the same as without
+the kill. Time is virtual, the store is in memory, and nothing is left behind.
 
-What it sees by itself is every real call of every tool, by its declared effect. A socket, process or file that the
-agent's own code opens is an error (`App(on_undurable="warn")` says otherwise). Whatever else code does without a tool
-it cannot see; `effects` is a witness for that: whatever describes the outside world (what was sent, what was booked),
-compared with the undisturbed run. `reset` puts that world back before each run.
+It observes every real call of every tool, by its declared effect. A socket, process or file that the agent's own code
+opens is an error (`App(on_undurable="warn")` turns that into a warning). Other effects of code outside a tool are
+invisible to it; `effects` is a witness for them: a function that returns the state of the outside world (what was sent,
+what was booked), compared with that of the run without a kill. `reset` restores that world before each run.
 
-A call that is unsafe and was cut off needs a person. Here the kit plays the person, and says the truth.
+An unsafe call that was interrupted needs a person's decision. Here the kit takes the role of that person, and decides
+truthfully.
 """
 
 from __future__ import annotations
@@ -63,23 +64,23 @@ def survives_crashes(
     kill: Literal["never", "every", "twice"] = "every",
     **kwargs: Any,
 ) -> Survival:
-    """The agent, called like this, comes out the same wherever its process is killed; or DidNotSurvive says how not.
-    An assistant is given a message, and everything that is said in its session must be the same.
+    """Assert that the agent, called with these arguments, gives the same result wherever its process is killed; or
+    raise DidNotSurvive. An assistant gets a message, and its whole session must be the same.
 
-    effects: a witness of the outside world, asked after each run. reset: called before each. signals: sent to whichever
-    job waits for one. approve: what is said to every approval. answers: what is said to each question of `hf.ask`.
-    compare: what of the result must be the same. kill: "twice" kills the worker that takes over as well, at every point
-    that it passes; "never" only plays it undisturbed.
+    effects: a witness of the outside world, called after each run. reset: called before each. signals: sent to every
+    job that waits for one. approve: the decision on every approval. answers: the answer to each question of `hf.ask`.
+    compare: the part of the result that must be the same. kill: "twice" also kills the worker that takes over, at every
+    point that it passes; "never" only runs the agent without kills.
     """
     __tracebackhide__ = True
     _must_not_run_a_loop()
     app = _app_of(agent)
     pairs = signals.items() if isinstance(signals, Mapping) else signals
     draft, message = _asked_for(agent, args, kwargs)
-    everybody: list[Agent[..., Any] | SessionAgent] = [*app.agents.values(), *app.sessions.values()]
+    agents: list[Agent[..., Any] | SessionAgent] = [*app.agents.values(), *app.sessions.values()]
     setting = Setting(
         programs=app.programs(),
-        queues=tuple(sorted({one.queue for one in everybody})),
+        queues=tuple(sorted({registered.queue for registered in agents})),
         draft=draft,
         message=message,
         signals=tuple((name, body) for name, body in pairs),
@@ -107,12 +108,12 @@ def _asked_for(
 async def survives_crashes_async(
     agent: Agent[..., Any] | SessionAgent, /, *args: Any, **options: Any
 ) -> Survival:
-    """`survives_crashes`, from a test that is `async def`: beside its event loop, on a thread."""
+    """`survives_crashes` for a test that is `async def`: runs beside its event loop, on a thread."""
     return await asyncio.to_thread(functools.partial(survives_crashes, agent, *args, **options))
 
 
 class _Run:
-    """A play, and what the witness said after it."""
+    """One simulated run, and the state of the outside world after it."""
 
     def __init__(self, played: Played, outside: Any) -> None:
         self.played = played
@@ -150,13 +151,13 @@ class _Trial:
                 plays += [(*cuts, cut) for passed in run.played.passed[1:] for cut in passed]
             faults = self._faults(calm, run)
             outside = self._outside(calm, run) if not faults else None
-            said = [fault.what for fault in faults] + ([outside.what] if outside else [])
-            outcome = "; ".join(said) or judge.outcome(calm.played, run.played, self._keyless)
-            row = _row(cuts, run.played, outcome, survived=not said)
+            faults_seen = [fault.what for fault in faults] + ([outside.what] if outside else [])
+            outcome = "; ".join(faults_seen) or judge.outcome(calm.played, run.played, self._keyless)
+            row = _row(cuts, run.played, outcome, survived=not faults_seen)
             rows.append(row)
             found += [(row, fault) for fault in faults]
             apart += [(row, outside)] if outside else []
-            cleared |= set() if said else judge.ran_again(calm.played, run.played)
+            cleared |= set() if faults_seen else judge.ran_again(calm.played, run.played)
         if apart:
             effects = {call.tool: call.effect for call in calm.played.calls}
             hint = judge.find_blamed_tools([outside for _, outside in apart], frozenset(cleared), effects)
@@ -167,7 +168,7 @@ class _Trial:
         return survival
 
     def _calm(self) -> _Run:
-        """The undisturbed run, which must come to its end, and come out the same a second time."""
+        """The run without a kill, which must end, and give the same result a second time."""
         __tracebackhide__ = True
         calm = self._run()
         if calm.played.stopped is not None:
@@ -193,7 +194,7 @@ class _Trial:
         if after.stopped is not None:
             return [*faults, judge.find_stop_reason(after)]
         faults += judge.missing(before.calls, after.calls)
-        first, second = (self._compare(self._result(one.output)) for one in (before, after))
+        first, second = (self._compare(self._result(played.output)) for played in (before, after))
         if first != second:
             faults.append(Fault(f"it returned {second!r} instead of {first!r}", RETURNED))
         return faults
@@ -213,13 +214,13 @@ def _row(cuts: Sequence[Passed], played: Played, outcome: str, *, survived: bool
 
 
 def _said(function: Callable[[], Any] | None) -> Any:
-    """What a function of the user's gave, whichever kind of function it is."""
-    said = None if function is None else function()
-    return asyncio.run(_awaited(said)) if inspect.isawaitable(said) else said
+    """The result of a user's function, sync or async."""
+    result = None if function is None else function()
+    return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
 
 
-async def _awaited(said: Awaitable[Any]) -> Any:
-    return await said
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
 
 
 def _app_of(agent: Agent[..., Any] | SessionAgent) -> AppRegistry:

@@ -1,4 +1,4 @@
-"""What plays of an agent are made of: the points that were passed, the calls that were made, how it ended."""
+"""Records of a simulated run: the crash points passed, the calls made, how it ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.model.side_effects import Effect
 
 
 class Passed(msgspec.Struct, frozen=True):
-    """A crash point, the nth time, and what was going on there."""
+    """A crash point, the nth time, and the step in progress there."""
 
     point: str
     nth: int
@@ -47,9 +47,9 @@ class Made(msgspec.Struct, eq=False):
 
     @property
     def said(self) -> str:
-        """As a reader would write it."""
-        given = self.args.items() if isinstance(self.args, dict) else [("", self.args)]
-        inside = ", ".join(f"{name}={value!r}" if name else repr(value) for name, value in given)
+        """The call as source code."""
+        items = self.args.items() if isinstance(self.args, dict) else [("", self.args)]
+        inside = ", ".join(f"{name}={value!r}" if name else repr(value) for name, value in items)
         return f"{self.tool}({inside})"
 
     @property
@@ -62,13 +62,13 @@ Signals = tuple[tuple[str, Any], ...]
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What every play of an agent has in common."""
+    """The settings that all runs of an agent share."""
 
     programs: Mapping[str, Program]
     queues: tuple[str, ...]
     draft: JobDraft
     message: BatchDraft | None
-    """What is said to a session, if the job is a turn of one."""
+    """The message to a session, if the job is a turn of one."""
     signals: Signals
     approve: bool
     answers: tuple[tuple[str, Any], ...]
@@ -77,8 +77,8 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a play. `passed` has the points of each worker, `reached` those where one was killed; `stopped` says
-    why the job did not come to its end, if it did not."""
+    """The result of a run. `passed` has the crash points of each worker, `reached` those where one was killed;
+    `stopped` is the reason if the job did not end."""
 
     passed: list[list[Passed]]
     reached: list[Passed]

@@ -1,4 +1,4 @@
-"""A play with a kill in it, held against the undisturbed one: what happened twice, what is missing, what came out."""
+"""Comparison of a run with a kill to the run without: duplicate calls, missing calls, another result."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ OWN_CODE: Final = (
 
 
 class OutsideDifference(msgspec.Struct, frozen=True):
-    """The outside world is not as it is undisturbed. `suspects` are the tools that ran more often."""
+    """The outside world differs from the run without a kill. `suspects` are the tools that ran more often."""
 
     what: str
     suspects: frozenset[str]
 
 
 def duplicates(calm: Sequence[Made], killed: Sequence[Made]) -> Iterator[Fault]:
-    """What was done more often than undisturbed: the same call again, or one more of a tool."""
+    """Calls that happened more often than without a kill: the same call again, or one more of a tool."""
     before, after = _done(calm), _done(killed)
-    told = set()
+    reported = set()
     for same, times in after.items():
         if same in before and times > before[same]:
-            told.add(same[0])
+            reported.add(same[0])
             made = next(call for call in killed if call.same == same)
             yield Fault(f"{made.said} happened {_times(times)} instead of {before[same]}", _why(made))
     before_tools, after_tools = _by_tool(before), _by_tool(after)
     for tool, times in after_tools.items():
-        if tool not in told and times > before_tools[tool]:
-            said = ", ".join(call.said for call in killed if call.tool == tool)
+        if tool not in reported and times > before_tools[tool]:
+            calls = ", ".join(call.said for call in killed if call.tool == tool)
             hint = "" if before_tools[tool] else DRIFT
-            yield Fault(f"{tool} happened {_times(times)} instead of {before_tools[tool]}: {said}", hint)
+            yield Fault(f"{tool} happened {_times(times)} instead of {before_tools[tool]}: {calls}", hint)
 
 
 def missing(calm: Sequence[Made], killed: Sequence[Made]) -> Iterator[Fault]:
-    """What was done less often than undisturbed."""
+    """Calls that happened less often than without a kill."""
     before, after = _by_tool(_done(calm)), _by_tool(_done(killed))
     for tool, times in before.items():
         if after[tool] < times:
@@ -66,22 +66,22 @@ def missing(calm: Sequence[Made], killed: Sequence[Made]) -> Iterator[Fault]:
 
 
 def find_stop_reason(played: Played) -> Fault:
-    """Why the job did not come to its end."""
+    """Why the job did not end."""
     if played.stopped == "drift":
         report = played.report or {}
-        recorded = ", ".join(one["name"] for one in report.get("recorded", ()))
+        recorded = ", ".join(record["name"] for record in report.get("recorded", ()))
         attempted = report.get("attempted")
         if attempted is None:
             return Fault(f"it does not fit its journal: {report.get('why', report)}")
-        said = Made(attempted["name"], attempted["args"], "", Effect.UNSAFE, relaunch=False).said
+        call = Made(attempted["name"], attempted["args"], "", Effect.UNSAFE, relaunch=False).said
         return Fault(
-            f"the code went another way: {recorded} is on record, and it asked for {said} instead", DRIFT
+            f"the code went another way: {recorded} is on record, and it asked for {call} instead", DRIFT
         )
     if played.stopped == "dead_letter":
         cause: dict[str, Any] = (played.report or ({},))[-1]
         error = cause.get("error") or {}
-        told = f"{error.get('type', '')}: {error.get('message', cause.get('why', ''))}".removeprefix(": ")
-        return Fault(f"it failed: {told}", str(error.get("hint", "")))
+        text = f"{error.get('type', '')}: {error.get('message', cause.get('why', ''))}".removeprefix(": ")
+        return Fault(f"it failed: {text}", str(error.get("hint", "")))
     if played.stopped == "stalled":
         return Fault(f"it made no progress: {summarize_report(played.report)}", STALLED)
     known = STOPPED.get(str(played.stopped))
@@ -89,7 +89,7 @@ def find_stop_reason(played: Played) -> Fault:
 
 
 def outside(calm: Any, killed: Any, before: Played, after: Played) -> OutsideDifference | None:
-    """What the user's own witness says, against what it says undisturbed."""
+    """The difference between the witness's state and its state without a kill."""
     if calm == killed:
         return None
     return OutsideDifference(
@@ -100,14 +100,15 @@ def outside(calm: Any, killed: Any, before: Played, after: Played) -> OutsideDif
 def find_blamed_tools(
     found: Sequence[OutsideDifference], cleared: frozenset[str], effects: Mapping[str, Effect]
 ) -> str:
-    """Who did it: the tools that ran more often wherever the outside differs; if none did somewhere, the agent.
+    """The cause: the tools that ran more often wherever the outside differs; if there are none for some difference, the
+    agent's own code.
 
-    `cleared` are tools that ran more often elsewhere, and nothing came of it.
+    `cleared` are tools that ran more often in another run, without a difference outside.
     """
-    if not all(one.suspects for one in found):
+    if not all(difference.suspects for difference in found):
         return OWN_CODE
-    common = frozenset.intersection(*(one.suspects for one in found))
-    suspects = common or frozenset.union(*(one.suspects for one in found))
+    common = frozenset.intersection(*(difference.suspects for difference in found))
+    suspects = common or frozenset.union(*(difference.suspects for difference in found))
     suspects = suspects - cleared or suspects
     by_effect: dict[Effect, list[str]] = {}
     for tool in sorted(suspects):
@@ -116,11 +117,11 @@ def find_blamed_tools(
 
 
 def outcome(calm: Played, killed: Played, keyless: frozenset[str]) -> str:
-    """What recovery did, in a reader's words."""
+    """What recovery did, in words."""
     if not killed.reached:
         return "not reached this time"
-    said = [*killed.said]
-    said += [
+    actions = [*killed.said]
+    actions += [
         f"{tool} was made again; it takes no key"
         if tool in keyless
         else f"{tool} was sent again under its key"
@@ -128,17 +129,17 @@ def outcome(calm: Played, killed: Played, keyless: frozenset[str]) -> str:
     ]
     again = ran_again(calm, killed)
     reads = {call.tool for call in killed.calls if call.effect is Effect.READ_ONLY}
-    said += [f"{tool} was read again" for tool in sorted(again & reads)]
+    actions += [f"{tool} was read again" for tool in sorted(again & reads)]
     launched = {call.tool for call in killed.calls if call.relaunch}
-    said += [f"{tool} was launched again" for tool in sorted(again & launched)]
-    return "; ".join(dict.fromkeys(said)) or "went on"
+    actions += [f"{tool} was launched again" for tool in sorted(again & launched)]
+    return "; ".join(dict.fromkeys(actions)) or "went on"
 
 
 # ── counting ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def _done(calls: Sequence[Made]) -> Counter[tuple[str, bytes]]:
-    """How often each call took effect, by what was declared: under one key an idempotent one does so once."""
+    """How often each call took effect, by its declared class: an idempotent call does so once per key."""
     seen: set[tuple[str, bytes, str]] = set()
     done: Counter[tuple[str, bytes]] = Counter()
     for call in calls:
@@ -160,7 +161,7 @@ def _by_tool(done: Counter[tuple[str, bytes]]) -> Counter[str]:
 
 
 def ran_again(before: Played, after: Played) -> frozenset[str]:
-    """Tools that really ran more often than undisturbed, whatever was declared."""
+    """Tools that really ran more often than without a kill, whatever their declared class."""
     calm, killed = (Counter(call.tool for call in played.calls) for played in (before, after))
     return frozenset(tool for tool, times in killed.items() if times > calm[tool])
 
@@ -170,7 +171,7 @@ def _resent(played: Played) -> list[str]:
     return sorted({tool for (tool, _), times in keys.items() if times > 1})
 
 
-# ── words ─────────────────────────────────────────────────────────────────────────────────────────
+# ── messages ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def _why(made: Made) -> str:
@@ -180,12 +181,12 @@ def _why(made: Made) -> str:
 
 
 def _accused(tools: Sequence[str], effect: Effect) -> str:
-    who = f"{' and '.join(tools)} {'is' if len(tools) == 1 else 'are'}"
+    subject = f"{' and '.join(tools)} {'is' if len(tools) == 1 else 'are'}"
     if effect is Effect.READ_ONLY:
-        return f"{who} declared read_only and ran again there: what does something is not read_only."
+        return f"{subject} declared read_only and ran again there: what does something is not read_only."
     if effect is Effect.IDEMPOTENT:
-        return f"{who} declared idempotent, ran again there under the same key, and did it again: hand the key on."
-    return f"{who} declared {effect} and ran again there."
+        return f"{subject} declared idempotent, ran again there under the same key, and did it again: hand the key on."
+    return f"{subject} declared {effect} and ran again there."
 
 
 def _difference(calm: Any, killed: Any) -> str:
@@ -194,9 +195,9 @@ def _difference(calm: Any, killed: Any) -> str:
         return ", ".join(f"{key!r}: {killed.get(key, 0)!r} instead of {calm.get(key, 0)!r}" for key in keys)
     if isinstance(calm, list | tuple) and isinstance(killed, list | tuple):
         before, after = Counter(map(repr, calm)), Counter(map(repr, killed))
-        changed = [one for one in {**before, **after} if before[one] != after[one]]
+        changed = [item for item in {**before, **after} if before[item] != after[item]]
         if changed:
-            return ", ".join(f"{after[one]} × {one} instead of {before[one]}" for one in changed)
+            return ", ".join(f"{after[item]} × {item} instead of {before[item]}" for item in changed)
     return f"{killed!r} instead of {calm!r}"
 
 

@@ -1,8 +1,8 @@
-"""An event loop with virtual time in which real things may still happen: a thread, a socket, a program.
+"""Event loop with virtual time that also serves real I/O: threads, sockets, subprocesses.
 
 Waiting moves the clock, as in every simulation. But a user's tool may talk to a server on loopback or run in a thread,
-and that takes its real time: while a call is under way and something real could answer it, the loop waits for it, and
-the clock goes as fast as the wall's.
+and that takes real time: while a call is in progress and something real could complete it, the loop waits for it, and
+the clock runs at the speed of the wall clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.testing.simulated_process import ProcessLoop
 from holdfast.testing.virtual_loop import VirtualSelector
 
 GLANCE_S: Final = 0.005
-"""How long something real is given that no call is known to wait for: a connection that is kept, a thread at rest."""
+"""How long the loop waits for real I/O that no call is known to need: an idle connection, an idle thread."""
 
 LOOK_S: Final = 0.05
 PASSES_MAX: Final = 300_000
@@ -41,12 +41,12 @@ class _Mixed(VirtualSelector):
         return super().select(timeout)
 
     def _is_real(self) -> bool:
-        """Whether anything but the loop's own bell is there that could ring."""
+        """Whether there is real I/O besides the loop's own wake-up socket."""
         return len(self.get_map()) > 1 or not self._threads.issuperset(threading.enumerate())
 
 
 class KitLoop(ProcessLoop):
-    """`calls` is how many calls are under way."""
+    """`calls` is the number of calls in progress."""
 
     def __init__(self) -> None:
         self._mixed = _Mixed()

@@ -1,4 +1,4 @@
-"""The people around an agent: they answer what it asks, and say the truth about calls that were cut off."""
+"""Simulated people: answer the agent's questions, and decide truthfully on interrupted calls."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from holdfast.testing.survival.facts import Made, Setting
 
 
 class People:
-    """`calls` is what was really called, so that they know; `said` gets what they had to say about it."""
+    """`calls` are the real calls, so that decisions are truthful; `remarks` collects the decisions for the report."""
 
-    def __init__(self, store: Store, setting: Setting, calls: Sequence[Made], said: list[str]) -> None:
+    def __init__(self, store: Store, setting: Setting, calls: Sequence[Made], remarks: list[str]) -> None:
         self._store = store
         self._signals = setting.signals
         self._approve = setting.approve
         self._answers = dict(setting.answers)
         self._calls = calls
-        self._said = said
+        self._said = remarks
         self._told: set[str] = set()
 
     async def act(self, heads: Sequence[JobHead]) -> bool:
-        """Whether somebody said something that was not said before."""
+        """Send the pending answers and decisions; returns whether any was new."""
         before = len(self._told)
         for head in heads:
             match head.wait_reason:
@@ -46,7 +46,7 @@ class People:
         for row in await self._store.ledger.list(job_id, status=CallStatus.UNCERTAIN):
             made = [call for call in self._calls if call.key == row.idempotency_key]
             if not all(call.ended for call in made):
-                continue  # nobody knows yet
+                continue  # its outcome is not known yet
             decision, result = _truth(made)
             body = {
                 "step_key": row.step_key,
@@ -56,20 +56,24 @@ class People:
                 "result": result,
             }
             if await self._tell(job_id, MailKind.RECONCILE, row.tool_call_id, body=body):
-                words = {"happened": "had happened", "not_happened": "had not happened", "fail": "had failed"}
-                self._said.append(f"{row.tool_name} was uncertain, and a person said: it {words[decision]}")
+                phrases = {
+                    "happened": "had happened",
+                    "not_happened": "had not happened",
+                    "fail": "had failed",
+                }
+                self._said.append(f"{row.tool_name} was uncertain, and a person said: it {phrases[decision]}")
 
     async def _decide(self, job_id: str) -> None:
-        facts = [unseal(one) for one in await self._store.journal.read(job_id)]
-        decided = {fact.approval_id for fact in facts if isinstance(fact, ApprovalDecided)}
-        for fact in facts:
-            if isinstance(fact, ApprovalRequested) and fact.approval_id not in decided:
-                word = "approved" if self._approve else "denied"
-                body: Any = {"approval_id": fact.approval_id, "decision": word, "why": ""}
-                await self._tell(job_id, MailKind.APPROVAL, fact.approval_id, body=body)
-            if isinstance(fact, QuestionAsked) and fact.question in self._answers:
-                body = self._answers[fact.question]
-                name = fact.question_id
+        events = [unseal(sealed) for sealed in await self._store.journal.read(job_id)]
+        decided = {event.approval_id for event in events if isinstance(event, ApprovalDecided)}
+        for event in events:
+            if isinstance(event, ApprovalRequested) and event.approval_id not in decided:
+                decision = "approved" if self._approve else "denied"
+                body: Any = {"approval_id": event.approval_id, "decision": decision, "why": ""}
+                await self._tell(job_id, MailKind.APPROVAL, event.approval_id, body=body)
+            if isinstance(event, QuestionAsked) and event.question in self._answers:
+                body = self._answers[event.question]
+                name = event.question_id
                 await self._tell(job_id, MailKind.SIGNAL, name, name=name, body=body)
 
     async def _signal(self, job_id: str) -> None:
@@ -79,11 +83,11 @@ class People:
     async def _tell(
         self, job_id: str, kind: MailKind, operation: str, *, name: str = "", body: Any = None
     ) -> bool:
-        """Whether this was not said before."""
-        said = f"{job_id} {operation}"
-        if said in self._told:
+        """Send a message once; returns whether it was new."""
+        message_id = f"{job_id} {operation}"
+        if message_id in self._told:
             return False
-        self._told.add(said)
+        self._told.add(message_id)
         draft = MailDraft(
             job_id=job_id, kind=kind, operation_id=operation, name=name, body=body, sender="holdfast.testing"
         )
@@ -92,7 +96,7 @@ class People:
 
 
 def _truth(made: Sequence[Made]) -> tuple[str, Any]:
-    """What really became of a call, and its result. One that raised, or was given up half-way, has failed."""
+    """The real outcome of a call, and its result. A call that raised, or was abandoned, has failed."""
     done = [call for call in made if call.returned]
     if done:
         return "happened", done[-1].result

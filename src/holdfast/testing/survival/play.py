@@ -1,8 +1,8 @@
-"""One play of an agent: a store of its own, a worker that may be cut off at one point, and another that goes on.
+"""One simulated run of an agent: its own store, a worker that may be killed, and another that continues.
 
-What is called is counted where every call passes, whatever made it a call: a tool, a step, a model. A call that was
-begun comes to its end even if its worker dies meanwhile, as a request does that has left the house; so it is always
-known what really happened, and whoever is asked can say it.
+Calls are counted where every call passes, whether it comes from a tool, a step or a model. A call that was begun runs
+to its end even if its worker dies meanwhile, like a request that has already been sent; so its real outcome is always
+known, and a simulated person can decide on it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from holdfast.model.lease import LEASE_TTL_US
 from holdfast.model.side_effects import ProbeAnswer
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
 from holdfast.store.contract import Store
-from holdfast.store.intercepted import Call, InterceptedStore
+from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.store.memory.store import MemoryStore
 from holdfast.testing.simulated_process import SimulatedProcess
 from holdfast.testing.survival.facts import Made, Passed, Played, Setting
@@ -46,10 +46,10 @@ READS: Final = frozenset(
     "attempts counts find get has head list list_expired load node owners read read_many since_commit timers "
     "wait".split()
 )
-"""Calls of the store that leave everything as it is: to die there is to die after the write before."""
+"""Calls of the store that change nothing: a kill there equals a kill after the write before."""
 
 RENEWALS: Final = frozenset({"leases.beat", "leases.expire", "leases.start"})
-"""Calls that keep the leases of workers, and change no job: to die there is to die after the write before."""
+"""Calls that renew the leases of workers and change no job: a kill there equals a kill after the write before."""
 
 THREADS_S: Final = 10.0
 
@@ -61,7 +61,7 @@ _FOUND: Final = {
 
 
 class _Life:
-    """A worker's process from its start to its end, which comes at `cut` if there is one."""
+    """A worker's process from its start to its end; it is killed at `cut` if there is one."""
 
     def __init__(self, process: SimulatedProcess, cut: Passed | None, died: Callable[[Passed], None]) -> None:
         self.process = process
@@ -71,7 +71,7 @@ class _Life:
         self._times: Counter[str] = Counter()
 
     def meet(self, point: str, step: str) -> None:
-        """The process is at this point, and dies there if it was told to."""
+        """The process passes this crash point, and is killed if it is the cut."""
         if self.process.dead:
             return
         self._times[point] += 1
@@ -82,13 +82,13 @@ class _Life:
             self._died(here)
 
     def forget(self, count: int) -> None:
-        """The last points were those of a call that changed nothing."""
+        """Drop the last points: they belong to a call that changed nothing."""
         if not self.process.dead:
             del self.passed[-count:]
 
 
 class _Store(InterceptedStore):
-    """The store as one worker sees it."""
+    """The store as one worker sees it, with crash points around its writes."""
 
     def __init__(self, store: Store, life: _Life, moved: asyncio.Event) -> None:
         super().__init__(store, self._led)
@@ -113,7 +113,7 @@ class _Store(InterceptedStore):
 
 
 class Play:
-    """`cuts`: where the first worker dies, the second, and so on."""
+    """`cuts`: the crash points at which the first worker dies, the second, and so on."""
 
     def __init__(self, setting: Setting, loop: KitLoop, cuts: Sequence[Passed]) -> None:
         self.clock = TimeSkippingClock(LoopClock(loop))
@@ -132,7 +132,7 @@ class Play:
     # ── workers ───────────────────────────────────────────────────────────────────────────────────
 
     def _start(self) -> None:
-        """One more worker, in a process of its own."""
+        """Start one more worker, in a process of its own."""
         number = len(self.lives)
         process = self._loop.process(f"worker-{number + 1}")
         cut = self._cuts[number] if number < len(self._cuts) else None
@@ -143,7 +143,7 @@ class Play:
         async def inspect(pack: Any) -> Any:
             return looker.look_at_all(pack)
 
-        desk = RunnerConfig(
+        config = RunnerConfig(
             store,
             GroupCommit(store.journal),
             self.clock,
@@ -154,11 +154,11 @@ class Play:
             io_monitor=make_io_monitor(self._setting.on_undurable),
             execution=self._make_execution(process),
         )
-        worker = Worker(desk, process.name, lambda: self._ids.new("claim"), queues=self._setting.queues)
+        worker = Worker(config, process.name, lambda: self._ids.new("claim"), queues=self._setting.queues)
         process.start(worker.work())
 
     def _died(self, here: Passed) -> None:
-        """Another comes."""
+        """A worker died: start another."""
         self.reached.append(here)
         self._loop.root.call_later(0.0, self._start)
         self._loop.root.call_later(0.0, self.moved.set)
@@ -166,61 +166,65 @@ class Play:
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _make_execution(self, process: SimulatedProcess) -> type[Execution]:
-        """An execution whose calls this play sees."""
+        """A subclass of Execution that reports its calls to this run."""
         see_call, see_attempt = self._call, self._perform
 
         class SeenExecution(Execution):
-            async def call(self, asked: DurableCall, met: Met | None = None) -> Any:
-                return await see_call(super().call, asked, met)
+            async def call(self, durable_call: DurableCall, met: Met | None = None) -> Any:
+                return await see_call(super().call, durable_call, met)
 
             async def perform(
                 self,
-                asked: DurableCall,
+                durable_call: DurableCall,
                 place: Any,
                 step_key: str,
                 key: str = "",
                 longest_us: int | None = None,
             ) -> tuple[Any, Exception | None]:
-                return await see_attempt(process, super().perform, asked, place, step_key, key, longest_us)
+                return await see_attempt(
+                    process, super().perform, durable_call, place, step_key, key, longest_us
+                )
 
         return SeenExecution
 
-    async def _call(self, call: Callable[..., Awaitable[Any]], asked: DurableCall, *met: Any) -> Any:
-        """The call, made so that it is seen when its receiver is asked about it."""
-        probe = asked.terms.probe
+    async def _call(self, call: Callable[..., Awaitable[Any]], durable_call: DurableCall, *met: Any) -> Any:
+        """Make the call with a probe that is reported."""
+        probe = durable_call.terms.probe
         if probe is None:
-            return await call(asked, *met)
+            return await call(durable_call, *met)
 
         async def looked_up(key: str, args: Any) -> ProbeResult:
             with self._under_way():
                 probed = await probe(key, args)
-            self._said.append(f"{asked.name} was looked up: {_FOUND[probed.answer]}")
+            self._said.append(f"{durable_call.name} was looked up: {_FOUND[probed.answer]}")
             return probed
 
         async def seen(key: str, args: Any) -> ProbeResult:
             probed: ProbeResult = await self._loop.root.adopt(looked_up(key, args))
             return probed
 
-        terms = msgspec.structs.replace(asked.terms, probe=seen)
-        return await call(msgspec.structs.replace(asked, terms=terms), *met)
+        terms = msgspec.structs.replace(durable_call.terms, probe=seen)
+        return await call(msgspec.structs.replace(durable_call, terms=terms), *met)
 
     async def _perform(
         self,
         process: SimulatedProcess,
         perform: Callable[..., Awaitable[tuple[Any, Exception | None]]],
-        asked: DurableCall,
+        durable_call: DurableCall,
         place: Any,
         step_key: str,
         key: str = "",
         longest_us: int | None = None,
     ) -> tuple[Any, Exception | None]:
         await process.must_live()
-        made = Made(asked.name, asked.args, key, asked.terms.effect, asked.terms.relaunch)
+        made = Made(
+            durable_call.name, durable_call.args, key, durable_call.terms.effect, durable_call.terms.relaunch
+        )
 
         async def to_its_end(key: str) -> Any:
-            return await self._loop.root.adopt(self._made(made, asked.run, key))
+            return await self._loop.root.adopt(self._made(made, durable_call.run, key))
 
-        outlasting = msgspec.structs.replace(asked, run=to_its_end)
+        outlasting = msgspec.structs.replace(durable_call, run=to_its_end)
         return await perform(outlasting, place, step_key, key, longest_us)
 
     async def _made(self, made: Made, run: Callable[[str], Awaitable[Any]], key: str) -> Any:
@@ -270,28 +274,33 @@ class Play:
         return (await self.store.inbox.deliver(message, draft)).batch_id
 
     async def _output(self, last: Event) -> Any:
-        """What came out: of a turn, everything that was said in its session."""
+        """The output: for a turn of a session, the bodies of all its nodes."""
         if not isinstance(last, JobCompleted) or self._setting.message is None:
             return last.output if isinstance(last, JobCompleted) else None
         view = await self.store.sessions.load(self._setting.message.session_id)
         return None if view is None else [node.body for node in view.graph.nodes]
 
     async def _to_the_end(self, job_id: str) -> tuple[str | None, str]:
-        """Why it goes no further (None if the job completed), and which job says so: it, or one of its children."""
+        """Run until the job ends or is stuck: returns the reason (None if the job completed), and the job that is the
+        cause: it, or one of its children."""
         while True:
             self.moved.clear()
             head = await self.store.jobs.head(job_id)
             if head.status in TERMINAL:
                 return (None if head.status is Status.COMPLETED else str(head.status)), job_id
-            open_now = [one async for one in heads(self.store)]
-            for one in open_now:
-                if one.wait_reason in HELD:
-                    return str(one.wait_reason), one.job_id
+            open_now = [open_head async for open_head in heads(self.store)]
+            for open_head in open_now:
+                if open_head.wait_reason in HELD:
+                    return str(open_head.wait_reason), open_head.job_id
             if await self._people.act(open_now) or await self._leap():
                 continue
-            for_ever = all(one.status is Status.WAITING and one.wake_at is None for one in open_now)
+            for_ever = all(
+                open_head.status is Status.WAITING and open_head.wake_at is None for open_head in open_now
+            )
             if for_ever and not self._loop.calls:
-                deepest = [one for one in open_now if one.wait_reason is not WaitReason.CHILD]
+                deepest = [
+                    open_head for open_head in open_now if open_head.wait_reason is not WaitReason.CHILD
+                ]
                 return str(deepest[0].wait_reason), deepest[0].job_id
             await self.moved.wait()
 
@@ -314,16 +323,16 @@ class Play:
 
 
 def play(setting: Setting, cuts: Sequence[Passed] = ()) -> Played:
-    """The agent has been played from its start to its end, with one worker after the other cut off there."""
-    heard = WorkerErrors()
-    with KitLoop() as loop, heard.listening():
+    """Run the agent from its start to its end, with successive workers killed at `cuts`."""
+    worker_errors = WorkerErrors()
+    with KitLoop() as loop, worker_errors.listening():
         stage = Play(setting, loop, cuts)
         try:
             played = loop.run_until_complete(stage.play())
         except Deadlock as stuck:
             played = _stuck(stage, str(stuck))
-        if heard.errors:
-            played = msgspec.structs.replace(played, stopped=heard.errors[0])
+        if worker_errors.errors:
+            played = msgspec.structs.replace(played, stopped=worker_errors.errors[0])
     for thread in threading.enumerate():
         if thread.name == "holdfast-call":
             thread.join(THREADS_S)
@@ -342,10 +351,10 @@ def _stuck(stage: Play, why: str) -> Played:
 
 
 def _about(args: tuple[Any, ...]) -> str:
-    """The facts that a write carries, in few words."""
+    """The events of a write, in short."""
     appends = args[0] if args and isinstance(args[0], list | tuple) else ()
-    said = [_fact(one) for append in appends if isinstance(append, Append) for one in append.events]
-    return ", ".join(dict.fromkeys(said))
+    names = [_fact(event) for append in appends if isinstance(append, Append) for event in append.events]
+    return ", ".join(dict.fromkeys(names))
 
 
 def _fact(sealed: SealedEvent) -> str:
@@ -354,6 +363,6 @@ def _fact(sealed: SealedEvent) -> str:
 
 
 def _name(event: Event) -> str:
-    """The tool or step that a fact is about."""
+    """The tool or step of an event."""
     key: str = getattr(event, "step_key", "")
     return key.rpartition("/")[2].rpartition("#")[0]

@@ -1,5 +1,4 @@
-"""What came of killing an agent everywhere: a table for those who survived, and the faults by name for those who did
-not."""
+"""Report of a survival test: a table of crash points, and the faults by name."""
 
 from __future__ import annotations
 
@@ -9,11 +8,11 @@ from typing import Final
 import msgspec
 
 SHOWN: Final = 6
-"""Points that are listed under one fault; the rest is counted."""
+"""Crash points that are listed under one fault; the rest is counted."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A crash point, what was going on there, and what came of it."""
+    """A crash point, the step in progress there, and the outcome."""
 
     point: str
     step: str
@@ -29,7 +28,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Survival(msgspec.Struct, frozen=True):
-    """`str()` is the table: point · step · what came of it."""
+    """The result for all crash points. `str()` is the table: point · step · outcome."""
 
     agent: str
     points: tuple[Row, ...]
@@ -50,7 +49,7 @@ class Survival(msgspec.Struct, frozen=True):
 
 
 class DidNotSurvive(AssertionError):
-    """Names the faults, and the points at which each came out. `survival` is the whole table."""
+    """The agent did not survive: names the faults, and the crash points of each. `survival` is the whole table."""
 
     def __init__(self, message: str, survival: Survival, faults: tuple[Fault, ...]) -> None:
         super().__init__(message)
@@ -59,7 +58,7 @@ class DidNotSurvive(AssertionError):
 
 
 def failure(survival: Survival, found: Sequence[tuple[Row, Fault]]) -> DidNotSurvive:
-    """The error that tells this, each fault once with the points where it came out."""
+    """The error for these faults, each once with its crash points."""
     where: dict[Fault, list[Row]] = {}
     for row, fault in found:
         where.setdefault(fault, []).append(row)
@@ -72,9 +71,9 @@ def failure(survival: Survival, found: Sequence[tuple[Row, Fault]]) -> DidNotSur
     return DidNotSurvive("\n".join(lines), survival, tuple(where))
 
 
-def make_unkilled_error(agent: str, what: str, faults: Sequence[Fault]) -> DidNotSurvive:
-    """The error for an agent that does not even come out right when nobody kills it."""
-    lines = [f"undisturbed, {agent} {what}"]
+def make_unkilled_error(agent: str, problem: str, faults: Sequence[Fault]) -> DidNotSurvive:
+    """The error for an agent that already fails without a kill."""
+    lines = [f"undisturbed, {agent} {problem}"]
     for fault in faults:
         lines += ["", fault.what] + ([f"  → {fault.hint}"] if fault.hint else [])
     return DidNotSurvive("\n".join(lines), Survival(agent, ()), tuple(faults))

@@ -1,6 +1,6 @@
 -- Baseline: the whole schema, for both databases.
 
--- The store itself: which one it is, which epoch it is in, and the walls inside it.
+-- The store: its identity, its epoch, and its namespaces.
 
 CREATE TABLE store_state (
     singleton {int} PRIMARY KEY CHECK (singleton = 1),
@@ -44,7 +44,7 @@ CREATE TABLE store_clock (
 
 INSERT INTO store_clock (singleton, boot, offset_us, step_us, epoch, seen_at) VALUES (1, '', 0, 0, 0, 0);
 
--- Jobs: who asked, the narrow head that every append moves, the journal, mail and timers.
+-- Jobs: what was submitted, the narrow head that every append updates, the journal, mail and timers.
 
 CREATE TABLE jobs (
     job_id {text} PRIMARY KEY,
@@ -64,6 +64,8 @@ CREATE TABLE jobs (
     FOREIGN KEY (namespace, parent_job_id) REFERENCES jobs (namespace, job_id) DEFERRABLE INITIALLY IMMEDIATE
 ) {options};
 
+-- Listings are newest first; the id decides between jobs of one instant.
+CREATE INDEX jobs_by_age ON jobs (created_at, job_id);
 CREATE INDEX jobs_by_parent ON jobs (parent_job_id, job_id) WHERE parent_job_id IS NOT NULL;
 CREATE INDEX jobs_by_session ON jobs (namespace, session_id, job_id) WHERE session_id IS NOT NULL;
 
@@ -94,20 +96,20 @@ CREATE TABLE job_heads (
     CHECK (wake_at IS NULL OR status = 'waiting')
 ) {narrow};
 
--- In the order of claims, so that a claim reads what it takes and stops.
+-- In the order of claims, so that a claim reads only the rows that it takes.
 CREATE INDEX heads_by_priority ON job_heads (priority DESC, ready_at, job_id) WHERE status = 'pending';
 CREATE INDEX heads_by_age ON job_heads (ready_at, job_id) WHERE status = 'pending';
 CREATE INDEX heads_due ON job_heads (wake_at) WHERE status = 'waiting' AND wake_at IS NOT NULL;
--- By holder, then by the token of one claim: counting what an agent holds, which every claim of an agent does, walked along
--- all running jobs before. Without the expiry in it, so that a renewal touches no index.
+-- By holder, then by claim token: every claim of an external agent counts what the agent holds. The expiry is left out, so
+-- that a renewal updates no index.
 CREATE INDEX heads_leased ON job_heads (lease_owner, lease_token) WHERE status = 'running';
 CREATE INDEX heads_held ON job_heads (wait_reason, job_id) WHERE status = 'waiting';
--- Jobs with mail that no worker drives.
+-- Pending jobs with unread mail.
 CREATE INDEX job_heads_with_mail ON job_heads (job_id) WHERE status = 'pending' AND mail_seq > 0;
--- Suspects that no worker drives are found without reading the queue.
--- The 2 is `model.suspicion.SUSPECT_AT`. With OR, because SQLite makes a table of the words after IN for every single write.
+-- Suspects that wait for a worker, found without reading the queue.
+-- The 2 is `model.crash_suspects.SUSPECT_AT`. With OR, because SQLite makes a table of the words after IN for every single write.
 CREATE INDEX heads_suspect ON job_heads (job_id) WHERE (status = 'pending' OR status = 'waiting') AND takeovers >= 2;
--- At most one job of a session is claimable, running, or in the middle of its turn.
+-- At most one job of a session is claimable or running.
 CREATE UNIQUE INDEX heads_session_live ON job_heads (namespace, session_id) WHERE session_slot = 'live';
 CREATE INDEX heads_session_behind ON job_heads (namespace, session_id, ready_at, job_id) WHERE session_slot = 'behind';
 
@@ -126,7 +128,7 @@ CREATE TABLE events (
     PRIMARY KEY (job_id, seq)
 ) {options};
 
--- What running jobs have asked people is found without reading their journals.
+-- Open questions and approvals of running jobs, found without reading their journals.
 -- With OR, because SQLite makes a table of the words after IN for every single insert.
 CREATE INDEX events_asking ON events (job_id, type)
 WHERE type = 'approval_requested' OR type = 'approval_decided' OR type = 'question_asked';
@@ -330,7 +332,7 @@ CREATE TABLE attachments (
     PRIMARY KEY (namespace, attachment_id)
 ) {options};
 
--- Answers that were paid for once. Nothing rests on them: any of them may be gone at any time.
+-- Response cache of models. Nothing depends on it: any row may be removed at any time.
 
 CREATE TABLE cache_entries (
     namespace {text} NOT NULL REFERENCES namespaces (namespace),
@@ -360,11 +362,11 @@ CREATE TABLE tombstones (
     request_digest {bytes} NOT NULL
 ) {options};
 
--- A request that was answered once is recognised for ever.
+-- A request key is recognised for as long as its tombstone is kept.
 CREATE UNIQUE INDEX tombstones_by_request ON tombstones (namespace, request_key) WHERE request_key IS NOT NULL;
 
--- What running code says while it runs. No foreign key, like events: a row is only written while its job is held, and
--- leaves with the job. The order of the key is the order of reading.
+-- Output streams of running jobs. No foreign key, like events: a row is only written under the job's lease, and is removed
+-- with the job. The order of the key is the order of reading.
 
 CREATE TABLE stream_passages (
     job_id {text} NOT NULL,
@@ -390,7 +392,7 @@ CREATE TABLE budgets (
     tool_calls {int} NOT NULL CHECK (tool_calls >= 0)
 ) {narrow};
 
--- Agents that are configured, not written.
+-- Configured agents (no code of their own).
 
 CREATE TABLE agents (
     namespace {text} NOT NULL REFERENCES namespaces (namespace),
@@ -403,7 +405,7 @@ CREATE TABLE agents (
     UNIQUE (namespace, name)
 ) {options};
 
--- Schedules: which job begins when. `next_at` is the guard of every firing.
+-- Schedules. A firing is a compare-and-set on `next_at`.
 
 CREATE TABLE schedules (
     namespace {text} NOT NULL REFERENCES namespaces (namespace),
@@ -423,7 +425,7 @@ CREATE TABLE schedules (
 
 CREATE INDEX schedules_due ON schedules (next_at) WHERE paused = 0;
 
--- What a queue takes before it says no. No row: everything.
+-- Queue limits (admission control). No row: no limit.
 
 CREATE TABLE queue_limits (
     namespace {text} NOT NULL REFERENCES namespaces (namespace),
@@ -433,7 +435,7 @@ CREATE TABLE queue_limits (
     PRIMARY KEY (namespace, queue)
 ) {options};
 
--- API keys, and the log of privileged acts.
+-- API keys, and the audit log.
 
 CREATE TABLE api_keys (
     key_id {text} PRIMARY KEY,
@@ -450,7 +452,7 @@ CREATE TABLE api_keys (
 
 CREATE INDEX api_keys_by_namespace ON api_keys (namespace, key_id);
 
--- The last line of each namespace's log. Whoever writes a line holds this row.
+-- The last line of each namespace's audit log. A writer locks this row.
 CREATE TABLE audit_heads (
     namespace {text} PRIMARY KEY REFERENCES namespaces (namespace),
     seq {int} NOT NULL,
@@ -480,12 +482,12 @@ CREATE TABLE worker_presences (
     draining {int} NOT NULL,
     started_at {int} NOT NULL,
     seen_at {int} NOT NULL,
-    -- Since when an operator wants the worker to drain.
+    -- When an operator requested the drain.
     drain_asked_at {int},
     PRIMARY KEY (worker)
 ) {options};
 
--- One lease per worker process, for all the jobs that it drives. Small and updated all the time, hence the room in its pages.
+-- One lease per worker process, for all the jobs that it runs. Small and updated often, hence the free space in its pages.
 CREATE TABLE worker_leases (
     worker {text} PRIMARY KEY,
     incarnation {text} NOT NULL,
@@ -496,7 +498,7 @@ CREATE TABLE worker_leases (
 
 -- Work items, routed by capability, and external agents.
 
--- What is asked of a job that is a work item: the rest of it is in its journal.
+-- Routing of a job that is a work item; its content is in its journal.
 CREATE TABLE work_items (
     job_id {text} NOT NULL REFERENCES jobs (job_id),
     namespace {text} NOT NULL REFERENCES namespaces (namespace),
@@ -521,7 +523,7 @@ CREATE TABLE agent_entries (
     PRIMARY KEY (namespace, guid)
 ) {options};
 
--- Append-only tables: the database itself refuses to change or remove a fact of a journal and a line of the audit log. Only
+-- Append-only tables: the database rejects an update or delete of an event of a journal and of a line of the audit log. Only
 -- retention may change a journal, and only inside a transaction that holds a row of `retention_gate`.
 
 -- only: sqlite

@@ -1,7 +1,7 @@
--- Agents that are configured.
+-- Configured agents.
 
 -- name: insert_agent
--- The agent exists. No row: its id or its name is taken.
+-- Store the agent. No row: its id or its name is taken.
 INSERT INTO agents (namespace, agent_id, name, kind, configuration, created_at)
 VALUES (:namespace, :agent_id, :name, :kind, :configuration, {now})
 ON CONFLICT DO NOTHING
@@ -18,6 +18,6 @@ SELECT agent_id, name, kind, configuration, namespace, created_at FROM agents
 WHERE namespace = :namespace AND name = :name;
 
 -- name: list_agents
--- A page of agents by name. No name is empty, so the first page starts behind it.
+-- A page of agents by name. No name is empty, so the first page starts after the empty one.
 SELECT agent_id, name, kind, configuration, namespace, created_at FROM agents
 WHERE namespace = :namespace AND name > :after ORDER BY name LIMIT :limit;

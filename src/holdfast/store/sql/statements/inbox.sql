@@ -1,25 +1,25 @@
--- The inbox: batches, claims, attachments.
+-- Inbox: batches, claims, attachments.
 
 -- name: advance_enqueue_seq
--- The session's line is one batch longer.
+-- The number of the next batch in the queue of the session.
 UPDATE sessions SET enqueue_seq = enqueue_seq + 1
 WHERE namespace = :namespace AND session_id = :session_id
 RETURNING enqueue_seq;
 
 -- name: insert_batch
--- The batch stands in the session's line, claimed by nobody.
+-- Append the batch to the session's queue, without a claim.
 INSERT INTO inbox_batches (namespace, session_id, batch_id, enqueue_seq, source_key, delivery, slot, merge_key,
                            available_at, enqueued_at, state, job_id, claim_fence)
 VALUES (:namespace, :session_id, :batch_id, :enqueue_seq, :source_key, :delivery, :slot, :merge_key, :available_at,
         {now}, 'queued', :job_id, 0);
 
 -- name: insert_item
--- The item belongs to its batch, at its place.
+-- Store an item of a batch, at its place.
 INSERT INTO inbox_items (namespace, session_id, batch_id, item_index, kind, body, body_digest)
 VALUES (:namespace, :session_id, :batch_id, :item_index, :kind, :body, :body_digest);
 
 -- name: find_batch_by_source
--- The batch that an earlier enqueue of this source made.
+-- The batch that an earlier enqueue with this source key stored.
 SELECT batch_id FROM inbox_batches
 WHERE namespace = :namespace AND session_id = :session_id AND source_key = :source_key;
 
@@ -30,7 +30,7 @@ SELECT batch_id, session_id, enqueue_seq, delivery, slot, merge_key, source_key,
 FROM inbox_batches WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id;
 
 -- name: list_queued_batches
--- Everything in the line, in order, with who holds it.
+-- Every queued batch, in order, claimed or not.
 SELECT batch_id, session_id, enqueue_seq, delivery, slot, merge_key, source_key, available_at, enqueued_at, state,
        job_id, settled_by
 FROM inbox_batches
@@ -38,7 +38,7 @@ WHERE namespace = :namespace AND session_id = :session_id AND state = 'queued'
 ORDER BY enqueue_seq;
 
 -- name: list_pending_batches
--- What is in the line and under no live claim.
+-- The queued batches without a live claim, in order.
 SELECT batch_id, session_id, enqueue_seq, delivery, slot, merge_key, source_key, available_at, enqueued_at, state,
        job_id, settled_by
 FROM inbox_batches
@@ -65,11 +65,11 @@ WHERE i.namespace = :namespace AND i.session_id = :session_id AND i.batch_id = :
 ORDER BY i.item_index;
 
 -- name: remove_items
--- A settled batch keeps its row and drops its content: the turn that used it has it.
+-- Remove the items of a settled batch, which keeps its row: the turn that used them has them.
 DELETE FROM inbox_items WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id;
 
 -- name: cancel_batch
--- The batch is cancelled. No row: it is held, settled or unknown.
+-- Cancel the batch. No row: it has a live claim, is settled or unknown.
 UPDATE inbox_batches
 SET state = 'cancelled', settled_at = {now}, settled_by = '', claim_id = NULL, claim_owner = NULL, claim_token = NULL
 WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id AND state = 'queued'
@@ -77,7 +77,7 @@ WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_
 RETURNING batch_id;
 
 -- name: remove_message
--- A turn that ended without a commit takes its own message along, unless another turn has heard it already.
+-- Cancel the message of a job that ended without a commit, unless another turn has claimed it.
 UPDATE inbox_batches
 SET state = 'cancelled', settled_at = {now}, settled_by = '', claim_id = NULL, claim_owner = NULL, claim_token = NULL
 WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :job_id AND state = 'queued'
@@ -85,14 +85,14 @@ WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :job_id
 RETURNING batch_id;
 
 -- name: release_batches
--- What it held of others is free again.
+-- Release the batches that the job has claimed.
 UPDATE inbox_batches
 SET claim_id = NULL, claim_owner = NULL, claim_token = NULL, claim_boot = NULL, claimed_at = NULL,
     claim_expires_at = NULL
 WHERE namespace = :namespace AND session_id = :session_id AND state = 'queued' AND claim_owner = :job_id;
 
 -- name: list_claimable_batches
--- What a claim may choose from: in the line, available, under no live claim; in enqueue order.
+-- The batches that a claim may choose from: queued, available, without a live claim; in enqueue order.
 SELECT batch_id, enqueue_seq, delivery, slot, merge_key, claim_fence
 FROM inbox_batches
 WHERE namespace = :namespace AND session_id = :session_id AND state = 'queued' AND available_at <= {now}
@@ -100,7 +100,7 @@ WHERE namespace = :namespace AND session_id = :session_id AND state = 'queued' A
 ORDER BY enqueue_seq;
 
 -- name: find_claim_by_token
--- The claim that an earlier call under this token made and still holds: the reply may have been lost.
+-- The live claim that an earlier call with this token made: its reply may have been lost.
 SELECT batch_id, claim_id, claim_owner, claim_fence, claimed_at, claim_expires_at
 FROM inbox_batches
 WHERE namespace = :namespace AND session_id = :session_id AND state = 'queued' AND claim_token = :token
@@ -108,7 +108,7 @@ WHERE namespace = :namespace AND session_id = :session_id AND state = 'queued' A
 ORDER BY enqueue_seq;
 
 -- name: claim_batch
--- The batch is held under this claim, with a fence of its own that only grows.
+-- Claim the batch, under its next fence.
 UPDATE inbox_batches
 SET claim_id = :claim_id, claim_owner = :owner, claim_token = :token, claim_boot = {boot}, claimed_at = {now},
     claim_expires_at = {tick} + :ttl_us, claim_fence = claim_fence + 1
@@ -116,14 +116,14 @@ WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_
 RETURNING claimed_at, claim_expires_at;
 
 -- name: renew_batch
--- The hold lasts `ttl_us` from now. No row: it is somebody else's.
+-- Renew the claim on the batch for `ttl_us` from now. No row: the claim no longer holds it.
 UPDATE inbox_batches SET claim_expires_at = {tick} + :ttl_us, claim_boot = {boot}
 WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id
   AND state = 'queued' AND claim_id = :claim_id AND claim_token = :token
 RETURNING claim_expires_at;
 
 -- name: release_batch
--- The batch is free again, if it was ours.
+-- Release the batch, if this claim holds it.
 UPDATE inbox_batches
 SET claim_id = NULL, claim_owner = NULL, claim_token = NULL, claim_boot = NULL, claimed_at = NULL,
     claim_expires_at = NULL
@@ -132,7 +132,7 @@ WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_
 RETURNING batch_id;
 
 -- name: complete_batch
--- The batch is settled by this turn. No row: the claim is not ours any more.
+-- Settle the batch by this turn. No row: the claim no longer holds it.
 UPDATE inbox_batches
 SET state = 'completed', settled_by = :turn_id, settled_at = {now}, claim_id = NULL, claim_owner = NULL,
     claim_token = NULL
@@ -141,34 +141,34 @@ WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_
 RETURNING batch_id;
 
 -- name: lock_claimed_batch
--- Whether a claim still owns a batch; held until the transaction ends.
+-- The batch, if the claim still holds it; locked until the transaction ends.
 SELECT batch_id FROM inbox_batches
 WHERE namespace = :namespace AND session_id = :session_id AND batch_id = :batch_id
   AND state = 'queued' AND claim_id = :claim_id AND claim_token = :token {for_update};
 
 -- name: insert_attachment
--- The intent is durable; the first one under an id stays.
+-- Record the intent; the first one under an id stays.
 INSERT INTO attachments (namespace, attachment_id, session_id, uri, intent_at)
 VALUES (:namespace, :attachment_id, :session_id, :uri, :intent_at)
 ON CONFLICT (namespace, attachment_id) DO NOTHING;
 
 -- name: commit_attachment
--- The attachment is used by a turn, whoever announced it; the first stamp wins.
+-- Stamp the attachment as used by a turn of any session; the first stamp wins.
 UPDATE attachments SET committed_at = {now}
 WHERE namespace = :namespace AND attachment_id = :attachment_id AND committed_at IS NULL;
 
 -- name: list_attachments
--- What was announced for a session.
+-- The attachments that were announced for a session.
 SELECT attachment_id, session_id, uri, intent_at, committed_at FROM attachments
 WHERE namespace = :namespace AND session_id = :session_id
 ORDER BY intent_at, attachment_id;
 
 -- name: list_uncommitted_attachments
--- Intents that no turn ever used, oldest first.
+-- Intents that no turn has stamped, oldest first.
 SELECT attachment_id, session_id, uri, intent_at, committed_at FROM attachments
 WHERE namespace = :namespace AND committed_at IS NULL AND intent_at < :before
 ORDER BY intent_at, attachment_id;
 
 -- name: remove_attachment
--- The attachment is no longer known.
+-- Remove the attachment.
 DELETE FROM attachments WHERE namespace = :namespace AND attachment_id = :attachment_id;

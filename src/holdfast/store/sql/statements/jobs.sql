@@ -1,14 +1,14 @@
--- Jobs: accepting them and finding them.
+-- Jobs: submitting and finding them.
 
 -- name: find_job_by_request
--- The job an earlier request made, with the digest of what it asked for. One that was removed is remembered.
+-- The job that an earlier request with this key made, with the digest of the request. Removed jobs count, too.
 SELECT job_id, request_digest FROM jobs WHERE namespace = :namespace AND request_key = :request_key
 UNION ALL
 SELECT job_id, request_digest FROM tombstones
 WHERE namespace = :namespace AND request_key = :request_key AND how = 'remove';
 
 -- name: find_job_by_id
--- The job with this id, with the digest of what it asked for. The id of one that was removed stays its own.
+-- The job with this id, with the digest of its request. Removed jobs count, too: their ids are not reused.
 SELECT namespace, request_digest FROM jobs WHERE job_id = :job_id
 UNION ALL
 SELECT namespace, request_digest FROM tombstones WHERE job_id = :job_id AND how = 'remove';
@@ -20,59 +20,49 @@ UNION ALL
 SELECT job_id FROM tombstones WHERE job_id {any:job_ids} AND how = 'remove';
 
 -- name: insert_job
--- The job exists. No row: this id or request key was taken by somebody in the meantime.
-INSERT INTO jobs (job_id, namespace, kind, queue, priority, request_key, request_digest, parent_job_id, parent_step_key,
-                  session_id, created_at)
-VALUES (:job_id, :namespace, :kind, :queue, :priority, :request_key, :request_digest, :parent_job_id, :parent_step_key,
-        :session_id, {now})
+-- Create the job. No row: another transaction has taken this id or request key meanwhile.
+INSERT INTO jobs ({job})
+VALUES ({job_values})
 ON CONFLICT DO NOTHING
 RETURNING created_at;
 
 -- name: insert_head
--- The job has a head at its first event, in the store's current epoch.
+-- Create the head of the job at its first event, in the store's current epoch.
 INSERT INTO job_heads ({head})
 VALUES (:job_id, :namespace, :queue, :kind, :priority, :status, :wait_reason, NULL, :ready_at, :session_id,
         :session_slot, 1, :head_hash, :fence, '', '', '', 0, 0, 0, 0);
 
 -- name: get_job
--- One job as a person sees it.
-SELECT j.job_id, j.namespace, j.kind, j.queue, j.priority, j.request_key, j.parent_job_id, j.parent_step_key,
-       j.session_id, j.created_at, h.status, h.wait_reason, h.head_seq,
-       (SELECT e.at FROM events e WHERE e.job_id = h.job_id AND e.seq = h.head_seq), h.lease_owner, h.attempts,
-       h.takeovers
+-- One job, as the views show it.
+SELECT {record}
 FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
 WHERE j.job_id = :job_id;
 
 -- name: list_jobs
--- A page of jobs, newest id first; a NULL filter matches everything. The first page starts past the last id, and both
--- tables are told where to start, so that every page is found by a seek in each.
-SELECT j.job_id, j.namespace, j.kind, j.queue, j.priority, j.request_key, j.parent_job_id, j.parent_step_key,
-       j.session_id, j.created_at, h.status, h.wait_reason, h.head_seq,
-       (SELECT e.at FROM events e WHERE e.job_id = h.job_id AND e.seq = h.head_seq), h.lease_owner, h.attempts,
-       h.takeovers
+-- A page of jobs, newest first; a NULL filter matches everything. `jobs_by_age` leads to where the page begins, and the
+-- page is read along it. The filters are one CASE, because a planner that believes that they leave few rows reads all of them
+-- and sorts; where they do leave few, `list_jobs_among` is asked.
+SELECT {record}
 FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
-WHERE (CAST(:namespace AS TEXT) IS NULL OR j.namespace = :namespace)
-  AND (CAST(:any_status AS {int}) = 1 OR h.status {any:statuses})
-  AND (CAST(:wait_reason AS TEXT) IS NULL OR h.wait_reason = :wait_reason)
-  AND (CAST(:kind AS TEXT) IS NULL OR j.kind = :kind)
-  AND (CAST(:queue AS TEXT) IS NULL OR j.queue = :queue)
-  AND (CAST(:session_id AS TEXT) IS NULL OR j.session_id = :session_id)
-  AND (CAST(:parent_job_id AS TEXT) IS NULL OR j.parent_job_id = :parent_job_id)
-  AND (CAST(:since AS {int}) IS NULL OR j.created_at >= :since)
-  AND (CAST(:until AS {int}) IS NULL OR j.created_at < :until)
-  AND (CAST(:text AS TEXT) IS NULL OR {place}(lower(j.job_id), :text) > 0 OR {place}(lower(j.kind), :text) > 0
-       OR {place}(lower(j.session_id), :text) > 0 OR {place}(lower(j.request_key), :text) > 0)
-  AND j.job_id < coalesce(CAST(:before AS TEXT), (SELECT max(job_id) || '~' FROM jobs))
-  AND h.job_id < coalesce(CAST(:before AS TEXT), (SELECT max(job_id) || '~' FROM jobs))
-ORDER BY j.job_id DESC
+WHERE (j.created_at, j.job_id) < (CAST(:before_at AS {int}), CAST(:before_id AS TEXT))
+  AND j.created_at >= CAST(:since AS {int})
+  AND CASE WHEN (CAST(:namespace AS TEXT) IS NULL OR j.namespace = :namespace)
+            AND (CAST(:any_status AS {int}) = 1 OR h.status {any:statuses})
+            AND (CAST(:wait_reason AS TEXT) IS NULL OR h.wait_reason = :wait_reason)
+            AND (CAST(:kind AS TEXT) IS NULL OR j.kind = :kind)
+            AND (CAST(:queue AS TEXT) IS NULL OR j.queue = :queue)
+            AND (CAST(:session_id AS TEXT) IS NULL OR j.session_id = :session_id)
+            AND (CAST(:parent_job_id AS TEXT) IS NULL OR j.parent_job_id = :parent_job_id)
+            AND (CAST(:text AS TEXT) IS NULL
+                 OR {place}(lower(j.job_id), :text) > 0 OR {place}(lower(j.kind), :text) > 0
+                 OR {place}(lower(j.session_id), :text) > 0 OR {place}(lower(j.request_key), :text) > 0)
+           THEN 1 ELSE 0 END <> 0
+ORDER BY j.created_at DESC, j.job_id DESC
 LIMIT :limit;
 
 -- name: list_jobs_among
--- The same of a few jobs that are known by their ids.
-SELECT j.job_id, j.namespace, j.kind, j.queue, j.priority, j.request_key, j.parent_job_id, j.parent_step_key,
-       j.session_id, j.created_at, h.status, h.wait_reason, h.head_seq,
-       (SELECT e.at FROM events e WHERE e.job_id = h.job_id AND e.seq = h.head_seq), h.lease_owner, h.attempts,
-       h.takeovers
+-- As `list_jobs`, among a few jobs with known ids. The conditions on the time have an OR, so that no plan uses `jobs_by_age`.
+SELECT {record}
 FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
 WHERE j.job_id {any:job_ids}
   AND (CAST(:namespace AS TEXT) IS NULL OR j.namespace = :namespace)
@@ -83,15 +73,14 @@ WHERE j.job_id {any:job_ids}
   AND (CAST(:session_id AS TEXT) IS NULL OR j.session_id = :session_id)
   AND (CAST(:parent_job_id AS TEXT) IS NULL OR j.parent_job_id = :parent_job_id)
   AND (CAST(:since AS {int}) IS NULL OR j.created_at >= :since)
-  AND (CAST(:until AS {int}) IS NULL OR j.created_at < :until)
   AND (CAST(:text AS TEXT) IS NULL OR {place}(lower(j.job_id), :text) > 0 OR {place}(lower(j.kind), :text) > 0
        OR {place}(lower(j.session_id), :text) > 0 OR {place}(lower(j.request_key), :text) > 0)
-  AND (CAST(:before AS TEXT) IS NULL OR j.job_id < :before)
-ORDER BY j.job_id DESC
+  AND (CAST(:before_at AS {int}) IS NULL OR (j.created_at, j.job_id) < (:before_at, :before_id))
+ORDER BY j.created_at DESC, j.job_id DESC
 LIMIT :limit;
 
 -- name: list_unfinished_job_ids
--- Jobs that are not over, each status from its own index, and at most so many.
+-- Unfinished jobs, each status from its own index, at most `limit`.
 SELECT job_id FROM (
     SELECT job_id FROM job_heads WHERE status = 'pending' AND CAST(:pending AS {int}) = 1
     UNION ALL
@@ -101,11 +90,11 @@ SELECT job_id FROM (
 ) open LIMIT :limit;
 
 -- name: list_jobs_needing_person
--- Jobs that may need a person, by id: that wait for one, that have an uncertain call, that run and have asked something, or
--- that are suspects and ready for a while, and no worker has taken them (`model.suspicion.is_unclaimed`).
--- Each part is led by an index of few rows. `calls_open`, `heads_suspect` and `events_asking` want their own condition
--- repeated. Suspects and the jobs that run come first, the latter each with a look into `events_asking`: the rows of all
--- jobs that are over are in there, too.
+-- Jobs that may need a person, by id: they wait for one, have an uncertain call, run and have an undecided approval or
+-- a question, or are suspects that have been ready for a while without a claim (`model.crash_suspects.is_unclaimed`). Each
+-- part uses an index of few rows. `calls_open`, `heads_suspect` and `events_asking` need their own condition repeated.
+-- Suspects and running jobs are selected first, and each running job is looked up in `events_asking`, because that
+-- index also contains the events of all ended jobs.
 WITH running AS MATERIALIZED (
     SELECT job_id, namespace FROM job_heads WHERE status = 'running'
 ), suspects AS MATERIALIZED (
@@ -137,15 +126,15 @@ WHERE job_id > :after AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :name
 ORDER BY job_id LIMIT :limit;
 
 -- name: list_session_job_ids
--- Jobs of a session, at most so many.
+-- Jobs of a session, at most `limit`.
 SELECT job_id FROM jobs WHERE namespace = :namespace AND session_id = :session_id LIMIT :limit;
 
 -- name: list_child_job_ids
--- Jobs that another one began, at most so many.
+-- Children of a job, at most `limit`.
 SELECT job_id FROM jobs WHERE parent_job_id = :parent_job_id LIMIT :limit;
 
 -- name: count_jobs_by_state
--- How many jobs fit, by status and by what they wait for.
+-- The number of jobs that match, by status and wait reason.
 SELECT h.status, h.wait_reason, CAST(count(*) AS {int})
 FROM jobs j JOIN job_heads h ON h.job_id = j.job_id
 WHERE (CAST(:namespace AS TEXT) IS NULL OR j.namespace = :namespace)
@@ -162,7 +151,7 @@ WHERE (CAST(:namespace AS TEXT) IS NULL OR j.namespace = :namespace)
 GROUP BY h.status, h.wait_reason;
 
 -- name: count_heads_by_state
--- The same where the head alone can tell.
+-- As `count_jobs_by_state`, for filters that need only the heads.
 SELECT h.status, h.wait_reason, CAST(count(*) AS {int})
 FROM job_heads h
 WHERE (CAST(:namespace AS TEXT) IS NULL OR h.namespace = :namespace)
@@ -174,13 +163,13 @@ WHERE (CAST(:namespace AS TEXT) IS NULL OR h.namespace = :namespace)
 GROUP BY h.status, h.wait_reason;
 
 -- name: list_kinds
--- What kinds of jobs there are.
+-- The kinds of jobs.
 SELECT DISTINCT kind FROM job_heads
 WHERE CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace
 ORDER BY kind LIMIT :limit;
 
 -- name: list_queues
--- What queues jobs are in.
+-- The queues of jobs.
 SELECT DISTINCT queue FROM job_heads
 WHERE CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace
 ORDER BY queue LIMIT :limit;
@@ -190,7 +179,7 @@ ORDER BY queue LIMIT :limit;
 SELECT {head} FROM job_heads WHERE job_id = :job_id;
 
 -- name: get_head_with_events
--- The head with each of its first events beside it, in any order: both of one instant, since it is one statement.
+-- The head with each of its first events beside it, in any order. One statement, so both are of one instant.
 SELECT {head:h},
        e.seq, e.type, e.version, e.fence, e.at,
        CASE WHEN length(e.body) > 0 THEN e.body
@@ -201,23 +190,23 @@ FROM job_heads h LEFT JOIN events e ON e.job_id = h.job_id AND e.seq <= :events
 WHERE h.job_id = :job_id;
 
 -- name: lock_head
--- The head, held against every other writer until the transaction ends.
+-- The head, locked against every other writer until the transaction ends.
 SELECT {head} FROM job_heads WHERE job_id = :job_id {for_update};
 
 -- name: lock_heads
--- Several heads, locked in the one order everybody uses.
+-- Several heads, locked in the order that every transaction uses.
 SELECT job_id FROM job_heads WHERE job_id {any:job_ids} ORDER BY job_id {for_update};
 
 -- name: read_lease_clock
--- What the lease clock says.
+-- The time of the lease clock.
 SELECT {tick}, {boot};
 
 -- name: read_wall_clock
--- What the wall clock says.
+-- The time of the store clock.
 SELECT {now};
 
 -- name: count_jobs
--- How many jobs have each status.
+-- The number of jobs by status.
 SELECT status, CAST(count(*) AS {int}) FROM job_heads
 WHERE CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace
 GROUP BY status;

@@ -1,11 +1,11 @@
--- Mail and timers.
+-- Mailbox and timers.
 
 -- name: find_mail_by_operation
--- The letter an earlier send of this operation made.
+-- The letter that an earlier send of this operation stored.
 SELECT mail_seq FROM mail WHERE job_id = :job_id AND operation_id = :operation_id;
 
 -- name: advance_mail_seq
--- One more letter; the job may have become claimable by it.
+-- Count one more letter; with `woken` the job becomes claimable.
 UPDATE job_heads
 SET mail_seq = mail_seq + 1,
     status = CASE WHEN :woken = 1 THEN 'pending' ELSE status END,
@@ -15,7 +15,7 @@ SET mail_seq = mail_seq + 1,
 WHERE job_id = :job_id;
 
 -- name: insert_mail
--- The letter is durable.
+-- Store the letter.
 INSERT INTO mail (job_id, mail_seq, kind, name, body, body_digest, sender, operation_id, sent_at)
 VALUES (:job_id, :mail_seq, :kind, :name, :body, :body_digest, :sender, :operation_id, {now});
 
@@ -29,12 +29,12 @@ SELECT m.mail_seq, m.kind, m.name,
 FROM mail m WHERE m.job_id = :job_id AND m.mail_seq > :after ORDER BY m.mail_seq;
 
 -- name: set_timer
--- The timer rings at `due_at`, whatever it was set to before.
+-- Set the timer to `due_at`, whatever it was set to before.
 INSERT INTO timers (job_id, step_key, due_at) VALUES (:job_id, :step_key, :due_at)
 ON CONFLICT (job_id, step_key) DO UPDATE SET due_at = excluded.due_at;
 
 -- name: remove_timer
--- The timer is gone.
+-- Remove the timer.
 DELETE FROM timers WHERE job_id = :job_id AND step_key = :step_key;
 
 -- name: list_timers

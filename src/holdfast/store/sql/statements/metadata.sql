@@ -5,7 +5,7 @@
 SELECT value, updated_at FROM metadata WHERE key = :key;
 
 -- name: put_metadata
--- The key has this value from now on, whatever it had before.
+-- Write the value of the key, in place of any other.
 INSERT INTO metadata (key, value, updated_at)
 VALUES (:key, :value, {now})
 ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at;

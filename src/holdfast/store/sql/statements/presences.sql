@@ -1,7 +1,7 @@
--- Workers that say that they are there.
+-- Worker presences.
 
 -- name: record_heartbeat
--- The worker was there just now. Another process of its name starts anew.
+-- Record a heartbeat of the worker. Another process of the same name replaces it, without its drain request.
 INSERT INTO worker_presences (worker, identity, host, pid, offer, draining, started_at, seen_at)
 VALUES (:worker, :identity, :host, :pid, :offer, :draining, {now}, {now})
 ON CONFLICT (worker) DO UPDATE
@@ -13,16 +13,16 @@ SET started_at = CASE WHEN worker_presences.identity = excluded.identity
     draining = excluded.draining, seen_at = excluded.seen_at;
 
 -- name: remove_silent_workers
--- Whoever was silent for so long is not listed any more.
+-- Remove the workers that were silent for so long.
 DELETE FROM worker_presences WHERE seen_at <= {now} - CAST(:silent_us AS {int});
 
 -- name: list_worker_identities
--- Everybody who is listed, which process it is, and whether it shall drain.
+-- Every listed worker, the identity of its process, and when it was asked to drain.
 SELECT worker, identity, drain_asked_at FROM worker_presences ORDER BY worker;
 
 -- name: list_workers
--- A page of workers by name, with the jobs that are in the name of each, and the time. No name is empty, so the first
--- page starts behind it.
+-- A page of workers by name, each with the number of jobs that it holds, and the time. No name is empty, so the first
+-- page starts after the empty one.
 SELECT p.worker, p.identity, p.host, p.pid, p.offer, p.draining, p.started_at, p.seen_at, p.drain_asked_at,
        coalesce(h.holds, 0), {now}
 FROM worker_presences p
@@ -32,15 +32,15 @@ WHERE p.worker > :after AND p.seen_at > {now} - CAST(:silent_us AS {int})
 ORDER BY p.worker LIMIT :limit;
 
 -- name: find_worker
--- One worker that is listed, with the jobs that are in its name, and the time.
+-- One listed worker, with the number of jobs that it holds, and the time.
 SELECT p.worker, p.identity, p.host, p.pid, p.offer, p.draining, p.started_at, p.seen_at, p.drain_asked_at,
        (SELECT CAST(count(*) AS {int}) FROM job_heads WHERE status = 'running' AND lease_owner = p.worker), {now}
 FROM worker_presences p WHERE p.worker = :worker AND p.seen_at > {now} - CAST(:silent_us AS {int});
 
 -- name: request_drain
--- The worker shall drain. A row: nobody had asked before.
+-- Request that the worker drains. A row: it is the first request.
 UPDATE worker_presences SET drain_asked_at = {now} WHERE worker = :worker AND drain_asked_at IS NULL RETURNING worker;
 
 -- name: remove_worker
--- This process is not listed any more. A row: it was.
+-- Remove the presence of this process. A row: it was listed.
 DELETE FROM worker_presences WHERE worker = :worker AND identity = :identity RETURNING worker;

@@ -1,7 +1,7 @@
--- Schedules, and the one transaction that fires.
+-- Schedules (cron).
 
 -- name: put_schedule
--- The schedule stands as given; with the same times it goes on where it stood.
+-- Store the schedule; with the same times its `next_at` stays, and a pause stays in any case.
 INSERT INTO schedules (namespace, schedule_id, kind, queue, priority, request, cron, time_zone, catch_up, paused,
                        next_at, created_at)
 VALUES (:namespace, :schedule_id, :kind, :queue, :priority, :request, :cron, :time_zone, :catch_up, :paused, :next_at,
@@ -18,33 +18,33 @@ SELECT schedule_id, kind, cron, next_at, time_zone, catch_up, request, namespace
 FROM schedules WHERE namespace = :namespace AND schedule_id = :schedule_id;
 
 -- name: lock_schedule
--- The same, held against every other that would fire it.
+-- The same, locked against other processes that would fire it.
 SELECT schedule_id, kind, cron, next_at, time_zone, catch_up, request, namespace, queue, priority, paused, created_at
 FROM schedules WHERE namespace = :namespace AND schedule_id = :schedule_id {for_update};
 
 -- name: list_schedules
--- A page of schedules by id. No id is empty, so the first page starts behind it.
+-- A page of schedules by id. No id is empty, so the first page starts after the empty one.
 SELECT schedule_id, kind, cron, next_at, time_zone, catch_up, request, namespace, queue, priority, paused, created_at
 FROM schedules WHERE namespace = :namespace AND schedule_id > :after ORDER BY schedule_id LIMIT :limit;
 
 -- name: list_due_schedules
--- What has to be fired, longest due first.
+-- The due schedules, longest due first.
 SELECT schedule_id, kind, cron, next_at, time_zone, catch_up, request, namespace, queue, priority, paused, created_at
 FROM schedules WHERE paused = 0 AND next_at <= {wall} ORDER BY next_at, namespace, schedule_id LIMIT :limit;
 
 -- name: set_schedule_next_at
--- The schedule stands at this instant.
+-- Set the next due time of the schedule.
 UPDATE schedules SET next_at = :next_at WHERE namespace = :namespace AND schedule_id = :schedule_id;
 
 -- name: pause_schedule
--- The schedule does not fire.
+-- Pause the schedule.
 UPDATE schedules SET paused = 1 WHERE namespace = :namespace AND schedule_id = :schedule_id;
 
 -- name: resume_schedule
--- The schedule fires again, from this instant on; one that was not paused is left.
+-- Resume the schedule from this due time on; one that is not paused is left unchanged.
 UPDATE schedules SET paused = 0, next_at = :next_at
 WHERE namespace = :namespace AND schedule_id = :schedule_id AND paused = 1;
 
 -- name: remove_schedule
--- The schedule is gone. A row: it was there.
+-- Remove the schedule. A row: it was there.
 DELETE FROM schedules WHERE namespace = :namespace AND schedule_id = :schedule_id RETURNING schedule_id;

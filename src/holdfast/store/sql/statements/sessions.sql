@@ -1,47 +1,47 @@
--- Sessions: one atomic turn commit, and what is read from it.
+-- Sessions: the atomic turn commit, and loading.
 
 -- name: ensure_session
--- The session has a row; before its first commit it is at revision 0.
+-- Create the row of the session, at revision 0, unless it exists.
 INSERT INTO sessions (namespace, session_id, revision, node_seq, enqueue_seq, created_at)
 VALUES (:namespace, :session_id, 0, 0, 0, {now})
 ON CONFLICT (namespace, session_id) DO NOTHING;
 
 -- name: lock_session_for_turn
--- The session's head, held against every other turn, and what this turn id was committed as, if it was.
+-- The session's head, locked against every other turn, and the stamp of this turn id, if it was committed.
 SELECT s.revision, s.leaf_node_id, s.frame_id, s.node_seq, t.turn_hash, t.revision, t.checkpoint_digest
 FROM sessions s
 LEFT JOIN turns t ON t.namespace = s.namespace AND t.session_id = s.session_id AND t.turn_id = :turn_id
 WHERE s.namespace = :namespace AND s.session_id = :session_id {for_update_of_s};
 
 -- name: find_session_by_handle
--- The session that a handle serves.
+-- The session to which a handle is bound.
 SELECT session_id FROM session_handles WHERE namespace = :namespace AND handle = :handle;
 
 -- name: bind_handle
--- The handle serves this session, unless it serves one already.
+-- Bind the handle to this session, unless it is bound already.
 INSERT INTO session_handles (namespace, handle, session_id) VALUES (:namespace, :handle, :session_id)
 ON CONFLICT (namespace, handle) DO NOTHING;
 
 -- name: insert_turn
--- The turn is stamped: a retry finds its result here. No row: the same turn was committed beside us just now.
+-- Stamp the turn: a retry finds its result here. No row: another process has just committed the same turn.
 INSERT INTO turns (namespace, session_id, turn_id, turn_hash, revision, checkpoint_digest, job_id, committed_at)
 VALUES (:namespace, :session_id, :turn_id, :turn_hash, :revision, :checkpoint_digest, :job_id, {now})
 ON CONFLICT DO NOTHING
 RETURNING revision;
 
 -- name: advance_session
--- The session is one revision further.
+-- Move the session to the next revision.
 UPDATE sessions
 SET revision = :revision, leaf_node_id = :leaf_node_id, frame_id = :frame_id, node_seq = :node_seq,
     checkpoint = :checkpoint, checkpoint_digest = :checkpoint_digest, states = :states
 WHERE namespace = :namespace AND session_id = :session_id;
 
 -- name: remove_all_nodes
--- The graph is empty: a replacing commit follows.
+-- Remove all nodes; a commit with `replace` writes new ones.
 DELETE FROM session_nodes WHERE namespace = :namespace AND session_id = :session_id;
 
 -- name: put_node
--- The node is in the graph and visible; committed again it is replaced where it stands.
+-- Store the node, visible; a node that is committed again is replaced and keeps its position.
 INSERT INTO session_nodes (namespace, session_id, node_id, node_seq, parent_node_id, frame_id, caused_by, at, body,
                            body_digest, tombstoned)
 VALUES (:namespace, :session_id, :node_id, :node_seq, :parent_node_id, :frame_id, :caused_by, :at, :body, :body_digest, 0)
@@ -50,7 +50,7 @@ SET parent_node_id = excluded.parent_node_id, frame_id = excluded.frame_id, caus
     at = excluded.at, body = excluded.body, body_digest = excluded.body_digest, tombstoned = 0;
 
 -- name: put_frame
--- The frame is there as the turn left it.
+-- Store the frame as the turn leaves it.
 INSERT INTO session_frames (namespace, session_id, frame_id, frame_seq, previous_frame_id, status, reason, caused_by,
                             created_at, assignment, snapshot, snapshot_digest)
 VALUES (:namespace, :session_id, :frame_id, :frame_seq, :previous_frame_id, :status, :reason, :caused_by, :created_at,
@@ -61,11 +61,11 @@ SET previous_frame_id = excluded.previous_frame_id, status = excluded.status, re
     snapshot = excluded.snapshot, snapshot_digest = excluded.snapshot_digest;
 
 -- name: count_frames
--- How many frames the session has: the place of the next one.
+-- How many frames the session has: the position of the next one.
 SELECT CAST(count(*) AS {int}) FROM session_frames WHERE namespace = :namespace AND session_id = :session_id;
 
 -- name: add_usage
--- The totals of one source and model have grown.
+-- Add to the totals of one source and model.
 INSERT INTO session_usage (namespace, session_id, source, model, first_revision, position, input_tokens, output_tokens,
                            cached_input_tokens, reasoning_tokens)
 VALUES (:namespace, :session_id, :source, :model, :revision, :position, :input_tokens, :output_tokens,
@@ -92,8 +92,8 @@ ORDER BY n.node_seq;
 
 -- name: load_path
 -- The visible ancestry of a leaf, in no order. UNION, not UNION ALL: nodes that are committed again with other parents
--- may form a circle, and the walk ends where it closes. CROSS JOIN keeps SQLite from going the other way round, from
--- every node of the session to the path.
+-- may form a cycle, and the recursion ends where it closes. CROSS JOIN keeps SQLite from reversing the join, from every
+-- node of the session to the path.
 WITH RECURSIVE path (node_id, parent_node_id) AS (
     SELECT n.node_id, n.parent_node_id FROM session_nodes n
     WHERE n.namespace = :namespace AND n.session_id = :session_id AND n.node_id = :leaf_node_id AND n.tombstoned = 0
@@ -132,21 +132,21 @@ SELECT source, model, input_tokens, output_tokens, cached_input_tokens, reasonin
 WHERE namespace = :namespace AND session_id = :session_id ORDER BY first_revision, position;
 
 -- name: save_meta
--- The session carries this description.
+-- Store the metadata of the session.
 UPDATE sessions SET meta = :meta WHERE namespace = :namespace AND session_id = :session_id;
 
 -- name: load_meta
--- The session's description, if it was given one.
+-- The metadata of the session, if it has any.
 SELECT meta FROM sessions WHERE namespace = :namespace AND session_id = :session_id AND meta IS NOT NULL;
 
 -- name: hide_node
--- The node is hidden. A row: it was visible before.
+-- Hide the node. A row: it was visible before.
 UPDATE session_nodes SET tombstoned = 1
 WHERE namespace = :namespace AND session_id = :session_id AND node_id = :node_id AND tombstoned = 0
 RETURNING node_id;
 
 -- name: remove_hidden_nodes
--- Hidden nodes are gone.
+-- Remove the hidden nodes.
 DELETE FROM session_nodes
 WHERE namespace = :namespace AND session_id = :session_id AND tombstoned = 1
 RETURNING node_id;

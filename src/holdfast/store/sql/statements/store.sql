@@ -1,20 +1,20 @@
 -- The store itself, namespaces and blobs.
 
 -- name: get_store_state
--- Which store this is.
+-- The identity, epoch and oldest reader of the store.
 SELECT store_id, epoch, min_reader, created_at FROM store_state;
 
 -- name: create_store_state
--- A new store has an identity and is in its first epoch.
+-- Give a new store an identity and its first epoch.
 INSERT INTO store_state (singleton, store_id, epoch, min_reader, created_at)
 VALUES (1, :store_id, 1, :min_reader, {now}) ON CONFLICT DO NOTHING;
 
 -- name: create_namespace
--- The namespace exists. A row: it did not before.
+-- Create the namespace. A row: it did not exist before.
 INSERT INTO namespaces (namespace, created_at) VALUES (:namespace, {now}) ON CONFLICT DO NOTHING RETURNING namespace;
 
 -- name: has_namespace
--- A row: the namespace exists. It says whether any of its queues has limits.
+-- A row: the namespace exists. Its value: whether one of its queues has limits.
 SELECT CASE WHEN EXISTS (SELECT 1 FROM queue_limits WHERE namespace = :namespace) THEN 1 ELSE 0 END
 FROM namespaces WHERE namespace = :namespace;
 
@@ -23,7 +23,7 @@ FROM namespaces WHERE namespace = :namespace;
 SELECT namespace, created_at FROM namespaces ORDER BY namespace;
 
 -- name: put_blob
--- The bytes are there, once. Stored again they are young again: whoever stores them is about to refer to them.
+-- Store the bytes once. Storing them again renews their time: the writer is about to refer to them.
 INSERT INTO blobs (namespace, digest, body, created_at) VALUES (:namespace, :digest, :body, {now})
 ON CONFLICT (namespace, digest) DO UPDATE SET created_at = excluded.created_at;
 
@@ -32,7 +32,7 @@ ON CONFLICT (namespace, digest) DO UPDATE SET created_at = excluded.created_at;
 SELECT body FROM blobs WHERE namespace = :namespace AND digest = :digest;
 
 -- name: has_blob
--- A row: the bytes are there.
+-- A row: the blob exists.
 SELECT 1 FROM blobs WHERE namespace = :namespace AND digest = :digest;
 
 -- name: count_blobs
@@ -40,8 +40,8 @@ SELECT 1 FROM blobs WHERE namespace = :namespace AND digest = :digest;
 SELECT CAST(count(*) AS {int}) FROM blobs WHERE namespace = :namespace;
 
 -- name: list_unreferenced_blobs
--- Blobs that no event, letter, node, item or frame names. What is named is collected once: asking for each blob would
--- read the whole journal for each blob.
+-- Blobs to which no event, letter, node, item or frame refers. The references are collected once: a lookup for each
+-- blob would read the whole journal for each blob.
 SELECT b.digest, b.created_at
 FROM blobs b
 LEFT JOIN (
@@ -61,13 +61,13 @@ WHERE b.namespace = :namespace AND named.digest IS NULL
 ORDER BY b.digest;
 
 -- name: list_checkpoints
--- The current checkpoint documents; their byte fields are named by digest.
+-- The current checkpoint documents, which refer to their byte fields by digest.
 SELECT checkpoint, states FROM sessions WHERE namespace = :namespace AND checkpoint IS NOT NULL;
 
 -- name: list_attachment_uris
--- Where the attachments of a namespace lie; some lie in blobs.
+-- The addresses of the attachments of a namespace; some are blobs.
 SELECT uri FROM attachments WHERE namespace = :namespace;
 
 -- name: remove_blob
--- The bytes are gone.
+-- Remove the blob.
 DELETE FROM blobs WHERE namespace = :namespace AND digest = :digest;

@@ -1,8 +1,8 @@
--- Streams: what running code says while it runs.
+-- Streams: output of running jobs.
 
 -- name: append_passage
--- The passage is there, if its writer holds the job: the head is locked, so that no takeover comes between the look and
--- the write. No row: refused, or there already.
+-- Append the passage, if its writer holds the job: the head is locked, so that no takeover happens between the check
+-- and the write. No row: rejected, or already there.
 WITH holder AS MATERIALIZED (
     SELECT job_id FROM job_heads
     WHERE job_id = :job_id AND fence = :fence AND lease_token = :lease_token AND :lease_token <> '' {for_update}
@@ -13,19 +13,19 @@ ON CONFLICT DO NOTHING
 RETURNING last;
 
 -- name: has_passage
--- A row: this passage is there.
+-- A row: this passage is stored.
 SELECT 1 FROM stream_passages WHERE job_id = :job_id AND fence = :fence AND last = :last;
 
 -- name: list_passages
--- What was said behind a cursor, in order.
+-- The passages after a cursor, in order.
 SELECT fence, last, chunks, voices, at, body FROM stream_passages
 WHERE job_id = :job_id AND (fence, last) > (:fence, :last)
 ORDER BY fence, last LIMIT :limit;
 
 -- name: list_voices
--- Who has spoken.
+-- The steps and attempts that have emitted output.
 SELECT DISTINCT voices FROM stream_passages WHERE job_id = :job_id;
 
 -- name: remove_passages
--- What the job said while it ran is gone.
+-- Remove the output of the job.
 DELETE FROM stream_passages WHERE job_id = :job_id;

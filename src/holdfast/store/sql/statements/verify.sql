@@ -1,4 +1,4 @@
--- Invariants that a query can state. Each returns the rows that break it: (what, why). No rows: it holds.
+-- Invariants as queries. Each returns the rows that violate it: (subject, reason). No rows: it holds.
 
 -- name: verify_head_matches_journal
 -- I5: seq runs from 1 to the head without gaps.
@@ -18,13 +18,13 @@ SELECT h.job_id, 'the head is not the hash of event ' || h.head_seq
 FROM job_heads h JOIN events e ON e.job_id = h.job_id AND e.seq = h.head_seq WHERE e.hash <> h.head_hash;
 
 -- name: verify_erased_by_retention
--- I6: only retention erases, and it says so.
+-- I6: only retention erases bodies, and it leaves a tombstone.
 SELECT e.job_id, 'the body of event ' || e.seq || ' is erased, and nobody has said so'
 FROM events e LEFT JOIN tombstones t ON t.job_id = e.job_id
 WHERE length(e.body) = 0 AND t.job_id IS NULL;
 
 -- name: verify_removed_are_gone
--- I5: of a job that was removed nothing is left but its tombstone.
+-- I5: a removed job leaves nothing but its tombstone.
 SELECT t.job_id, 'was removed, and is still there'
 FROM tombstones t
 WHERE t.how = 'remove'
@@ -42,12 +42,12 @@ SELECT p.job_id, 'what was said up to ' || p.last || ' carries fence ' || p.fenc
 FROM stream_passages p JOIN job_heads h ON h.job_id = p.job_id WHERE p.fence > h.fence;
 
 -- name: verify_no_stray_passages
--- I5: whatever was said, a job said it.
+-- I5: every passage belongs to a job.
 SELECT p.job_id, 'what was said up to ' || p.last || ' belongs to no job'
 FROM stream_passages p LEFT JOIN job_heads h ON h.job_id = p.job_id WHERE h.job_id IS NULL;
 
 -- name: verify_one_grant_per_fence
--- I2: a fence was granted once.
+-- I2: each fence was granted once.
 SELECT job_id, 'fence ' || fence || ' was granted ' || count(*) || ' times'
 FROM events WHERE type = 'job_claimed' GROUP BY job_id, fence HAVING count(*) > 1;
 
@@ -62,7 +62,7 @@ SELECT session_id, count(*) || ' jobs are live' FROM job_heads
 WHERE session_slot = 'live' GROUP BY namespace, session_id HAVING count(*) > 1;
 
 -- name: verify_lines_move
--- Nobody stands behind a turn that nobody has.
+-- If a job queues in a session, another job of the session is live.
 SELECT b.job_id, 'stands behind in session ' || b.session_id || ', where no job is live'
 FROM job_heads b
 WHERE b.session_slot = 'behind'
@@ -70,7 +70,7 @@ WHERE b.session_slot = 'behind'
                   WHERE l.namespace = b.namespace AND l.session_id = b.session_id AND l.session_slot = 'live');
 
 -- name: verify_over_is_over
--- I27: a job that is over waits for nothing and owns nothing.
+-- I27: a job that has ended has no timer, no lease and no place in a session.
 SELECT h.job_id, 'is ' || h.status || ' and still has a timer, a lease or a place in a line'
 FROM job_heads h
 WHERE h.status IN ('completed', 'failed', 'cancelled')
@@ -85,12 +85,12 @@ GROUP BY h.job_id, h.mail_seq
 HAVING count(m.mail_seq) <> h.mail_seq OR coalesce(max(m.mail_seq), 0) <> h.mail_seq;
 
 -- name: verify_only_running_is_leased
--- I29: who waits holds no lease, and who runs has one. (One that is over and has a lease is I27's.)
+-- I29: a waiting or pending job has no lease, and a running job has one. (I27 covers ended jobs.)
 SELECT job_id, 'is ' || status || ', and its lease is <' || lease_token || '> of <' || lease_owner || '>'
 FROM job_heads WHERE status IN ('pending', 'running', 'waiting') AND (status = 'running') <> (lease_token <> '');
 
 -- name: verify_same_namespace
--- I34: no row points into another namespace.
+-- I34: no row refers to another namespace.
 SELECT h.job_id, 'is in namespace ' || h.namespace || ', its request in ' || j.namespace
 FROM job_heads h JOIN jobs j ON j.job_id = h.job_id WHERE j.namespace <> h.namespace
 UNION ALL
@@ -101,7 +101,7 @@ SELECT b.batch_id, 'brings job ' || j.job_id || ' of another namespace'
 FROM inbox_batches b JOIN jobs j ON j.job_id = b.job_id WHERE j.namespace <> b.namespace;
 
 -- name: verify_batches_are_kept
--- I19: every batch ever enqueued is still there, in exactly one state.
+-- I19: every enqueued batch still exists, in exactly one state.
 SELECT s.session_id, 'enqueued ' || s.enqueue_seq || ' batches and has ' || count(b.batch_id)
 FROM sessions s
 LEFT JOIN inbox_batches b ON b.namespace = s.namespace AND b.session_id = s.session_id
@@ -109,20 +109,20 @@ GROUP BY s.namespace, s.session_id, s.enqueue_seq
 HAVING count(b.batch_id) <> s.enqueue_seq OR coalesce(max(b.enqueue_seq), 0) <> s.enqueue_seq;
 
 -- name: verify_claims_are_whole
--- I4: a claim is there with all its parts, or not at all.
+-- I4: a claim has all its columns or none.
 SELECT batch_id, 'has half a claim' FROM inbox_batches
 WHERE (claim_token IS NULL) <> (claim_id IS NULL) OR (claim_token IS NULL) <> (claim_owner IS NULL)
    OR (claim_token IS NOT NULL AND (claim_expires_at IS NULL OR claim_boot IS NULL OR claim_fence < 1));
 
 -- name: verify_completed_batches_have_a_turn
--- I20: a batch completed by a stamped turn names one that was committed.
+-- I20: a batch completed by a stamped turn names a committed turn.
 SELECT b.batch_id, 'was completed by turn ' || b.settled_by || ', which was never committed'
 FROM inbox_batches b
 LEFT JOIN turns t ON t.namespace = b.namespace AND t.session_id = b.session_id AND t.turn_id = b.settled_by
 WHERE b.state = 'completed' AND b.settled_by <> '' AND t.turn_id IS NULL;
 
 -- name: verify_settled_batches_dropped_items
--- I19: a settled batch has no content left, a queued one has some.
+-- I19: a settled batch has no items, a queued one has some.
 SELECT b.batch_id, 'is ' || b.state || ' with ' || count(i.item_index) || ' items'
 FROM inbox_batches b
 LEFT JOIN inbox_items i ON i.namespace = b.namespace AND i.session_id = b.session_id AND i.batch_id = b.batch_id
@@ -154,7 +154,7 @@ WHERE s.leaf_node_id IS NOT NULL AND n.node_id IS NULL
   AND s.node_seq = (SELECT count(*) FROM session_nodes c WHERE c.namespace = s.namespace AND c.session_id = s.session_id);
 
 -- name: verify_blobs_are_there
--- I33: whatever refers to a blob finds it. (An erased body is empty and refers to none.)
+-- I33: every referenced blob exists. (An erased body is empty and refers to none.)
 SELECT e.job_id, 'the body of event ' || e.seq || ' is missing'
 FROM events e JOIN job_heads h ON h.job_id = e.job_id
 LEFT JOIN blobs b ON b.namespace = h.namespace AND b.digest = e.body_digest
@@ -183,7 +183,7 @@ GROUP BY idempotency_key HAVING count(*) > 1;
 SELECT {head} FROM job_heads WHERE job_id > :after ORDER BY job_id LIMIT :limit;
 
 -- name: list_mail_kinds
--- What kind of letter each of a job's letters is, and when it was sent.
+-- The kind and time of each of a job's letters.
 SELECT mail_seq, kind, sent_at FROM mail WHERE job_id = :job_id;
 
 -- name: list_all_blobs
@@ -197,5 +197,5 @@ ORDER BY namespace, digest LIMIT :limit;
 SELECT namespace, session_id, checkpoint, checkpoint_digest, states FROM sessions WHERE revision > 0;
 
 -- name: list_all_parents
--- The links of every graph.
+-- The parent links of every session graph.
 SELECT namespace, session_id, node_id, parent_node_id FROM session_nodes ORDER BY namespace, session_id;

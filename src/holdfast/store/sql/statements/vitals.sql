@@ -1,7 +1,7 @@
--- How the store is.
+-- Store statistics.
 
 -- name: count_unfinished_jobs
--- How many jobs stand alike, of those that are not over: each status has an index of its own.
+-- The number of unfinished jobs by queue, status and wait reason: each status has an index of its own.
 SELECT queue, status, wait_reason, CAST(count(*) AS {int}), CAST(max(takeovers) AS {int})
 FROM (
     SELECT queue, status, wait_reason, takeovers FROM job_heads WHERE status = 'pending'
@@ -13,8 +13,8 @@ FROM (
 GROUP BY queue, status, wait_reason;
 
 -- name: read_store_stats
--- The time; when the oldest ready job could have run first; leases that are over; uncertain calls; suspects that no worker
--- has taken for a while; answers that are kept, and those that are too old.
+-- The time; since when the oldest ready job is ready; the number of expired leases, of uncertain calls, of suspects
+-- that no worker has claimed for a while, of valid cache entries, and of expired ones.
 SELECT {now},
        (SELECT ready_at FROM job_heads WHERE status = 'pending' AND ready_at <= {now} ORDER BY ready_at LIMIT 1),
        CAST((SELECT count(*) FROM job_heads
@@ -29,5 +29,5 @@ SELECT {now},
        CAST((SELECT count(*) FROM cache_entries WHERE expires_at <= {now}) AS {int});
 
 -- name: read_store_size
--- How many bytes the store takes.
+-- The size of the store in bytes.
 SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size();

@@ -1,4 +1,4 @@
-"""Jobs and everything around them: accepting, driving, writing, waking, settling, keeping."""
+"""Checks of jobs and everything around them: submit, claim, append, wake, settle, retain."""
 
 from __future__ import annotations
 

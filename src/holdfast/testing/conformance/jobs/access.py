@@ -1,4 +1,4 @@
-"""API keys, and the log of privileged acts."""
+"""API keys, and the audit log."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from holdfast.testing.conformance.harness import Bench, present
 
 
 def _key(key_id: str = "k1", **fields: Any) -> ApiKey:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "digest": bytes(32),
         "roles": (Role.OPERATOR, Role.APPROVER),
         "name": "ci",
         "expires_at": 7,
     }
-    return ApiKey(key_id=key_id, **given | fields)
+    return ApiKey(key_id=key_id, **defaults | fields)
 
 
-def _act(act_id: str = "act-1", what: str = "key.create", **fields: Any) -> ActDraft:
-    given: dict[str, Any] = {
+def _act(act_id: str = "act-1", action: str = "key.create", **fields: Any) -> ActDraft:
+    defaults: dict[str, Any] = {
         "who": "ada",
         "object": "k1",
         "reason": "for the nightly run",
         "request_id": "req-1",
     }
-    return ActDraft(act_id=act_id, what=what, **given | fields)
+    return ActDraft(act_id=act_id, what=action, **defaults | fields)
 
 
 async def _lines(bench: Bench, namespace: str = "default") -> Sequence[tuple[int, str, str]]:

@@ -1,4 +1,4 @@
-"""What is written beside the events, in the same transaction: children, letters, a turn of the session."""
+"""Extras of an append, written in the same transaction as its events: children, mail, a turn of the session."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ async def a_child_that_is_refused_refuses_the_append(bench: Bench) -> None:
 
 
 async def bytes_are_kept_with_the_event_that_names_them(bench: Bench) -> None:
-    """Small ones and large ones, and again; a refused append leaves none."""
+    """Small blobs and large ones, also a second time; a rejected append stores none."""
     driver = await bench.driving()
     large = b"x" * 100_000
-    asked = LlmRequested("1/m#1", "model", (hex_digest(b"small"), hex_digest(large)))
-    await driver.write(asked, extras=Extras(blobs=(b"small", large)))
+    request = LlmRequested("1/m#1", "model", (hex_digest(b"small"), hex_digest(large)))
+    await driver.write(request, extras=Extras(blobs=(b"small", large)))
     assert await bench.store.blobs.get(hex_digest(b"small")) == b"small"
     assert await bench.store.blobs.get(hex_digest(large)) == large
     await driver.write(step("one"), extras=Extras(blobs=(b"small",)))
@@ -202,7 +202,7 @@ def _news_to(parent: Driver) -> MailDraft:
 
 
 async def _with_input(bench: Bench) -> tuple[Driver, Claim]:
-    """A session's job, running, with a claim on the session's only batch."""
+    """A running job of a session, with a claim on the session's only batch."""
     await bench.store.inbox.enqueue(message("hello"))
     driver = await bench.driving(session_id="root")
     return driver, present(await bench.claim(), "a claim")

@@ -1,14 +1,14 @@
-"""Jobs that may need a person: those that wait for one, and those that run beside something that is undecided."""
+"""Jobs that may need a person: those that wait for one, and running ones with an undecided call or request."""
 
 from __future__ import annotations
 
 from holdfast.model.append import Extras, Move
+from holdfast.model.crash_suspects import SUSPECT_AT, UNCLAIMED_US
 from holdfast.model.events import ApprovalDecided, ApprovalRequested, JobStalled, QuestionAsked
 from holdfast.model.ledger import CallRow
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import FOR_A_PERSON, MailKind, Status, WaitReason
-from holdfast.model.suspicion import SUSPECT_AT, UNCLAIMED_US
 from holdfast.model.time import HOUR, SECOND
 from holdfast.store.ports.jobs import Jobs
 from holdfast.testing.conformance.drafts import call_row, intent_of, make_settled_row, outcome_of
@@ -73,7 +73,7 @@ async def a_running_job_that_asked_a_question_may_need_a_person(bench: Bench) ->
 
 
 async def a_suspect_that_no_worker_takes_needs_a_person(bench: Bench) -> None:
-    """After a minute, counted from when it became claimable; and not while a worker has it."""
+    """A minute after it became claimable, and not while a worker holds it."""
     queue = bench.fresh("queue")
     suspect = await bench.submit(queue=queue)
     for deaths in range(1, SUSPECT_AT + 1):
@@ -84,7 +84,7 @@ async def a_suspect_that_no_worker_takes_needs_a_person(bench: Bench) -> None:
     assert await _list_suspects(bench) == (0, []), "it runs"
     await driver.release(
         ready_at=bench.clock.wall_us() - HOUR
-    )  # as a sweep does: it keeps its place in the queue
+    )  # like a sweep: the job keeps its place in the queue
     assert await _list_suspects(bench) == (0, [])
     bench.clock.advance(UNCLAIMED_US - 1)
     assert await _list_suspects(bench) == (0, []), "perhaps a worker takes it yet"

@@ -1,4 +1,4 @@
-"""The store around the jobs: blobs, namespaces, hints, closing."""
+"""The store around the jobs: blobs, namespaces, wake-ups, closing."""
 
 from __future__ import annotations
 
@@ -121,32 +121,32 @@ async def a_hint_between_two_waits_is_not_missed(bench: Bench) -> None:
 async def who_waits_hears_of_topics_that_came_meanwhile(bench: Bench) -> None:
     wanted = {"queue:a": None}
     waiting = asyncio.ensure_future(bench.store.wakeups.wait(wanted.keys(), HINT_TIMEOUT_S))
-    await bench.store.wakeups.wait(frozenset({"queue:a"}), 0.0)  # and so the other one waits by now
+    await bench.store.wakeups.wait(frozenset({"queue:a"}), 0.0)  # so the other wait has started by now
     wanted["queue:b"] = None
     bench.store.wakeups.hint("queue:b")
     assert await waiting == {"queue:b"}
 
 
 async def whoever_waits_for_work_is_told(bench: Bench) -> None:
-    async def told(topic: str) -> bool:
+    async def is_woken(topic: str) -> bool:
         return topic in await bench.store.wakeups.wait(frozenset({topic}), HINT_TIMEOUT_S)
 
-    await bench.store.wakeups.wait(frozenset({"queue:new"}), 0.0)  # from now on nothing is missed
+    await bench.store.wakeups.wait(frozenset({"queue:new"}), 0.0)  # from now on no wake-up is missed
     await bench.submit(queue="new")
-    assert await told("queue:new"), "a new job"
+    assert await is_woken("queue:new"), "a new job"
     await bench.store.inbox.enqueue(message("hello"))
-    assert await told("session:root"), "a new batch"
+    assert await is_woken("session:root"), "a new batch"
     driver = await bench.drive("new")
     await driver.wait(WaitReason.SIGNAL)
     await bench.store.post.send(MailDraft(job_id=driver.job_id, kind=MailKind.SIGNAL, operation_id="op-1"))
-    assert await told("queue:new"), "a job that mail has woken"
+    assert await is_woken("queue:new"), "a job that mail has woken"
     driver = await bench.drive("new")
     await driver.release()
-    assert await told("queue:new"), "a job that was given back"
+    assert await is_woken("queue:new"), "a job that was given back"
     driver = await bench.drive("new")
-    await bench.store.wakeups.wait(frozenset({f"job:{driver.job_id}"}), 0.0)  # its letter was a hint, too
+    await bench.store.wakeups.wait(frozenset({f"job:{driver.job_id}"}), 0.0)  # its mail was a wake-up, too
     await driver.complete()
-    assert await told(f"job:{driver.job_id}"), "a job that is over"
+    assert await is_woken(f"job:{driver.job_id}"), "a job that is over"
 
 
 async def a_store_shows_what_it_is(bench: Bench) -> None:

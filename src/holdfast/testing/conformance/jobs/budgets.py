@@ -15,10 +15,10 @@ LIMITS = Budget(usd=2, tokens=1000, tool_calls=40)
 
 
 async def an_account_is_opened_with_its_job(bench: Bench) -> None:
-    """By a submit alone or among others, and by an append that brings a child."""
+    """For a single submit, for several at once, and for a child in an append."""
     plain, alone = await bench.submit(), await bench.submit(budget=LIMITS)
     many = [JobDraft(kind="work", budget=Budget(wall="1h"), depth=3), JobDraft(kind="work")]
-    (first, second) = [one.job_id for one in await bench.store.jobs.submit_many(many)]
+    (first, second) = [submitted.job_id for submitted in await bench.store.jobs.submit_many(many)]
     parent = await bench.driving(budget=LIMITS)
     child = JobDraft(kind="child", job_id="job_child", parent_job_id=parent.job_id, budget=Budget(depth=1))
     await parent.write(step("one"), extras=Extras(children=(child,)))
@@ -69,7 +69,7 @@ async def a_refused_append_charges_nothing(bench: Bench) -> None:
 
 
 async def jobs_of_a_tree_share_an_account(bench: Bench) -> None:
-    """Several charges in one append, in any order, to accounts that several appends of one batch charge as well."""
+    """Several charges in one append, in any order, to accounts that other appends of the batch charge as well."""
     root = await bench.driving(budget=LIMITS)
     limb = await bench.driving(budget=LIMITS, budgets=(root.job_id,), depth=1)
     leaf = await bench.driving(budgets=(root.job_id, limb.job_id), depth=2)

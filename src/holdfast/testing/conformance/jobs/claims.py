@@ -1,4 +1,4 @@
-"""Which jobs a worker is granted, and in which order."""
+"""Claims: which jobs a worker is granted, and in which order."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ async def a_restricted_claim_with_the_whole_session_takes_its_front_at_once(benc
 
 
 async def suspects_are_passed_over_on_request(bench: Bench) -> None:
-    """A job that was lost counts one more than its head does; whoever passes nothing over takes all."""
+    """A job with an expired lease counts one takeover more than its head; a claim without `suspect_at` takes all."""
     fresh, lost, twice = await bench.submit(), await bench.submit(), await bench.submit()
     await bench.grants("worker-1", limit=2, roots=(lost, twice), ttl_us=0)
     await bench.grants("worker-2", roots=(twice,), ttl_us=0)
@@ -299,8 +299,8 @@ async def a_suspect_that_is_ready_or_due_is_passed_over(bench: Bench) -> None:
 
 
 async def a_lease_is_handed_over_without_a_takeover(bench: Bench) -> None:
-    """The new holder has a larger fence, and the old one may not write any more; a lease that is not the current one
-    cannot be handed over, nor one that was given back."""
+    """The new holder has a larger fence, and the old one may no longer write; a lease that is not current, or was given
+    back, cannot be handed over."""
     driver = await bench.driving("parent", ttl_us=MINUTE)
     old = driver.grant
     held = Held(old.job_id, old.fence, old.lease_token)
@@ -313,11 +313,11 @@ async def a_lease_is_handed_over_without_a_takeover(bench: Bench) -> None:
         assert await bench.claimable(worker="child", handed=wrong) == []
     token = bench.fresh("token")
     [grant] = await bench.grants("child", handed=held, token=token)
-    for one in (
+    for repeated in (
         grant,
         *await bench.grants("child", handed=held, token=token),
-    ):  # asked again after a lost reply
-        assert one == grant
+    ):  # repeated after a lost reply
+        assert repeated == grant
         assert (grant.job_id, grant.fence, grant.takeover) == (old.job_id, old.fence + 1, False)
         assert grant.takeovers == old.takeovers
     assert unseal((await bench.store.journal.read(old.job_id))[-1]) == JobClaimed(worker="child")

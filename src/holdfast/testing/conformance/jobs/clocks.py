@@ -1,4 +1,4 @@
-"""Store time: a wall clock that is set changes no duration. Only schedules go by the wall clock."""
+"""Store time: setting the wall clock changes no duration. Only schedules use the wall clock."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ async def a_boot_sets_store_time_right(bench: Bench) -> None:
 
 async def schedules_go_by_the_wall_clock(bench: Bench) -> None:
     next_at = bench.clock.wall_us() + HOUR
-    put = await bench.store.schedules.put(
+    schedule = await bench.store.schedules.put(
         Schedule(schedule_id="report", kind="report", cron="0 7 * * *", next_at=next_at)
     )
     bench.clock.jump_wall(HOUR)
-    assert await bench.store.schedules.due() == (put,)
+    assert await bench.store.schedules.due() == (schedule,)
     bench.clock.jump_wall(-MINUTE)
     assert await bench.store.schedules.due() == ()

@@ -1,4 +1,4 @@
-"""Several callers at once: each promise holds for them together as it does for one."""
+"""Concurrency: every promise also holds for several callers at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def no_job_is_granted_twice(bench: Bench) -> None:
     granted: list[str] = []
     while True:
         rounds = await asyncio.gather(*(bench.claimable(worker=f"w{n}", limit=3) for n in range(CALLERS)))
-        taken = [job_id for one in rounds for job_id in one]
+        taken = [job_id for round_ in rounds for job_id in round_]
         granted += taken
         if not taken:
             break
@@ -60,8 +60,8 @@ async def letters_from_many_senders_are_numbered_without_gaps(bench: Bench) -> N
     job_id = await bench.submit()
     drafts = [MailDraft(job_id=job_id, kind=MailKind.SIGNAL, operation_id=f"op-{n}") for n in range(CALLERS)]
     sent = await asyncio.gather(*(bench.store.post.send(draft) for draft in drafts + drafts))
-    assert sorted(one.mail_seq for one in sent if not one.repeated) == list(range(1, CALLERS + 1))
-    assert [one.repeated for one in sent].count(True) == CALLERS
+    assert sorted(receipt.mail_seq for receipt in sent if not receipt.repeated) == list(range(1, CALLERS + 1))
+    assert [receipt.repeated for receipt in sent].count(True) == CALLERS
     assert (await bench.store.jobs.head(job_id)).mail_seq == CALLERS
 
 

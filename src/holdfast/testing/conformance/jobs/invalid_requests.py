@@ -1,7 +1,7 @@
-"""Requests that make no sense: the caller's mistake, said as such by every store, with nothing written.
+"""Invalid requests: every store rejects them as the caller's mistake, and writes nothing.
 
-What one database would silently take and another refuses must be refused before either sees it; and a caller's mistake
-must never look like a broken store, or anybody could stop a worker with one odd character.
+A request that one database would accept and another reject must be rejected before either sees it; and a caller's
+mistake must never look like a broken store, or a client could stop a worker with one odd character.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ async def a_call_id_of_another_call_is_refused(bench: Bench) -> None:
 
 
 async def _accepted(request: Awaitable[object]) -> bool:
-    """Whether the store did it. Refusing it as the caller's mistake is fine, anything else is not."""
+    """Whether the store accepted the request. Rejecting it as the caller's mistake is fine, any other error is not."""
     try:
         await request
     except Misuse:

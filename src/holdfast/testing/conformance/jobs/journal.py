@@ -1,4 +1,4 @@
-"""The fenced append: what is accepted, what is refused, and in which order it is judged."""
+"""The fenced append: what is accepted, what is rejected, and the order of the checks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def a_look_shows_the_head_and_the_first_events(bench: Bench) -> None:
 
 
 async def a_resume_reads_from_the_last_commit_on(bench: Bench) -> None:
-    """The first event, the last one before the commit, and the rest; everything, where that is no less."""
+    """The first event, the last one before the commit, and the rest; all events, if that is no more."""
     driver = await bench.driving()
     since_commit = bench.store.journal.since_commit
     assert await since_commit("nobody") == []
@@ -80,11 +80,13 @@ async def a_commit_near_the_beginning_leaves_nothing_out(bench: Bench) -> None:
 
 
 async def several_journals_can_be_read_at_once(bench: Bench) -> None:
-    one, other = await bench.driving(), await bench.driving()
-    await one.write(step("one", {"n": 1}))
+    first, other = await bench.driving(), await bench.driving()
+    await first.write(step("one", {"n": 1}))
     await other.write(step("large", {"text": "x" * 20_000}))
-    found = await bench.store.journal.read_many([other.job_id, "nobody", one.job_id])
-    assert found == {driver.job_id: await bench.store.journal.read(driver.job_id) for driver in (one, other)}
+    found = await bench.store.journal.read_many([other.job_id, "nobody", first.job_id])
+    assert found == {
+        driver.job_id: await bench.store.journal.read(driver.job_id) for driver in (first, other)
+    }
     assert all(len(events) == 3 and None not in [event.body for event in events] for events in found.values())
 
 
@@ -230,7 +232,7 @@ async def append_many_gives_each_its_own_outcome(bench: Bench) -> None:
 
 
 async def a_batch_writes_every_fact_and_every_move(bench: Bench) -> None:
-    """Several facts each, some with a place to go: what is read is what the append holds, and nothing of others."""
+    """Several events each, some with a status change: each journal has exactly the events of its append."""
     waiting, again, done, running, fenced = [await bench.driving() for _ in range(5)]
     await fenced.release()
     facts = [step("one", {"text": 'of "its" own, \\ {too}'}), step("two"), step("three", [None, 1.5])]

@@ -1,4 +1,4 @@
-"""How long a worker may drive a job, and how another takes over."""
+"""Leases: how long a worker may run a job, and how another takes over."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ async def a_lease_that_ran_out_may_be_renewed(bench: Bench) -> None:
 
 
 async def a_renewal_names_only_what_is_still_held(bench: Bench) -> None:
-    kept, lost, released = await bench.driving(), await bench.driving(ttl_us=0), await bench.driving()
+    current, lost, released = await bench.driving(), await bench.driving(ttl_us=0), await bench.driving()
     await bench.drive(lost.grant.queue)
     await released.release()
-    stranger = Held(kept.job_id, kept.grant.fence, "another token")
-    outdated = Held(kept.job_id, kept.grant.fence - 1, kept.grant.lease_token)
+    stranger = Held(current.job_id, current.grant.fence, "another token")
+    outdated = Held(current.job_id, current.grant.fence - 1, current.grant.lease_token)
     unknown = Held("job_unknown", 1, "a token")
-    everything = [kept.held, lost.held, released.held, unknown]
-    assert await bench.store.leases.renew(everything, MINUTE) == {kept.job_id}
+    everything = [current.held, lost.held, released.held, unknown]
+    assert await bench.store.leases.renew(everything, MINUTE) == {current.job_id}
     assert await bench.store.leases.renew([stranger], MINUTE) == set(), "the token must be right"
     assert await bench.store.leases.renew([outdated], MINUTE) == set(), "and so must the fence"
     assert await bench.store.leases.renew([], MINUTE) == set()
@@ -179,19 +179,19 @@ async def a_worker_without_its_lease_claims_nothing(bench: Bench) -> None:
 
 async def a_beat_is_seen_by_the_other_workers(bench: Bench) -> None:
     leases = bench.store.leases
-    one, two = WorkerLease("one", "1", "@x", DAY, 1), WorkerLease("two", "2", "", MINUTE, 1)
-    assert await leases.start(one) == Beat(one)
-    assert await leases.start(two) == Beat(two, (one,))
-    assert await leases.workers() == [one, two]
+    first, second = WorkerLease("one", "1", "@x", DAY, 1), WorkerLease("two", "2", "", MINUTE, 1)
+    assert await leases.start(first) == Beat(first)
+    assert await leases.start(second) == Beat(second, (first,))
+    assert await leases.workers() == [first, second]
     beaten = WorkerLease("one", "1", "@x", DAY, 2)
-    assert await leases.beat(beaten) == Beat(beaten, (two,))
-    assert (await leases.beat(two)).others == (beaten,)
-    assert (await leases.beat(WorkerLease("two", "other", beat=9))).mine == two, (
+    assert await leases.beat(beaten) == Beat(beaten, (second,))
+    assert (await leases.beat(second)).others == (beaten,)
+    assert (await leases.beat(WorkerLease("two", "other", beat=9))).mine == second, (
         "another incarnation beats nothing"
     )
     assert (await leases.beat(WorkerLease("unknown", "3", beat=1))).mine is None
     await leases.expire("one", "1")
-    assert await leases.beat(beaten) == Beat(None, (two,)), "a beat does not bring a lease back"
+    assert await leases.beat(beaten) == Beat(None, (second,)), "a beat does not bring a lease back"
 
 
 async def a_new_incarnation_frees_what_the_one_before_held(bench: Bench) -> None:

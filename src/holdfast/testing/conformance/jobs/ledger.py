@@ -1,4 +1,4 @@
-"""The ledger: rows that appends write, along the moves there are."""
+"""The ledger: rows that appends write, along the allowed transitions."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ async def _settle(driver: Driver, row: CallRow, status: CallStatus) -> CallRow:
 
 
 async def _bring_to(driver: Driver, step_key: str, status: CallStatus | None) -> CallRow | None:
-    """A row in this status, the way it would get there."""
+    """A row in this status, brought there by allowed transitions."""
     if status is None:
         return None
     row = await _intend(driver, step_key)
@@ -187,7 +187,7 @@ async def _bring_to(driver: Driver, step_key: str, status: CallStatus | None) ->
 
 
 async def _bring_on(driver: Driver, step_key: str, row: CallRow | None, status: CallStatus) -> CallRow:
-    """The row one move further; without a row, intent and outcome in one append."""
+    """The row one transition further; without a row, intent and outcome in one append."""
     if row is not None and status is CallStatus.PREPARED:
         again = msgspec.structs.replace(row, status=status, attempt=row.attempt + 1)
         await driver.write(intent_of(again), extras=Extras(calls=(again,)))

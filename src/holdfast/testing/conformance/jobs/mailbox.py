@@ -1,4 +1,4 @@
-"""Letters: numbered, kept once, and able to wake."""
+"""The mailbox: messages are numbered, stored once, and wake jobs."""
 
 from __future__ import annotations
 

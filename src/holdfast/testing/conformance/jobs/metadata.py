@@ -1,4 +1,4 @@
-"""Facts about the store itself."""
+"""Metadata of the store itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people put into a store comes back as it was, or is refused before anything is written."""
+"""Payloads are read back unchanged, or rejected before anything is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What queues take before they say no."""
+"""Queue limits: when a queue rejects submissions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def a_queue_without_limits_takes_everything(bench: Bench) -> None:
 
 
 async def a_queue_is_full_at_its_depth(bench: Bench) -> None:
-    """By one, by many, by a message; a job that is claimed makes room, and what was accepted stays accepted."""
+    """For one job, for many, for a message; a claimed job makes room, and accepted jobs stay accepted."""
     jobs = bench.store.jobs
     await bench.store.queues.limit(QueueLimits(queue="q", depth_max=3))
     first = JobDraft(kind="work", queue="q", request_key="first")
@@ -96,18 +96,18 @@ async def work_that_was_let_in_always_fits(bench: Bench) -> None:
 
 async def of_two_for_the_last_place_one_gets_it(bench: Bench) -> None:
     await bench.store.queues.limit(QueueLimits(queue="q", depth_max=3))
-    asked = (bench.store.jobs.submit(JobDraft(kind="work", queue="q")) for _ in range(8))
-    answers = await asyncio.gather(*asked, return_exceptions=True)
+    submissions = (bench.store.jobs.submit(JobDraft(kind="work", queue="q")) for _ in range(8))
+    answers = await asyncio.gather(*submissions, return_exceptions=True)
     assert [isinstance(answer, Busy) for answer in answers].count(False) == 3
 
 
 async def a_schedule_waits_for_room(bench: Bench) -> None:
     now = bench.clock.wall_us()
     await bench.store.queues.limit(QueueLimits(queue="q", depth_max=0))
-    one = await bench.store.schedules.put(
+    schedule = await bench.store.schedules.put(
         Schedule(schedule_id="s", kind="work", cron="0 * * * *", next_at=now, queue="q")
     )
     async with bench.refuses(Busy):
-        await bench.store.schedules.fire(one, job_of(one, now), now + HOUR)
+        await bench.store.schedules.fire(schedule, job_of(schedule, now), now + HOUR)
     await bench.store.queues.limit(QueueLimits(queue="q", depth_max=1))
-    assert await bench.store.schedules.fire(one, job_of(one, now), now + HOUR) is not None
+    assert await bench.store.schedules.fire(schedule, job_of(schedule, now), now + HOUR) is not None

@@ -1,4 +1,4 @@
-"""Answers kept for a while."""
+"""The response cache: responses are stored for a limited time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules: standing, firing once, paused, changed, removed."""
+"""Schedules: created, fired once, paused, changed, removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.testing.conformance.harness import Bench
 
 
 async def a_schedule_is_kept_whole(bench: Bench) -> None:
-    given = Schedule(
+    schedule = Schedule(
         schedule_id="report",
         kind="report",
         cron="0 7 * * *",
@@ -29,85 +29,92 @@ async def a_schedule_is_kept_whole(bench: Bench) -> None:
         budget=Budget(usd=2),
         python_version="3.12",
     )
-    made = await bench.store.schedules.put(given)
-    assert made == msgspec.structs.replace(given, created_at=bench.clock.wall_us())
+    made = await bench.store.schedules.put(schedule)
+    assert made == msgspec.structs.replace(schedule, created_at=bench.clock.wall_us())
     await bench.reopen()
     assert await bench.store.schedules.get("report") == made
     async with bench.refuses(NotFound):
         await bench.store.schedules.get("another")
     async with bench.refuses(InvalidName):
-        await bench.store.schedules.put(msgspec.structs.replace(given, schedule_id="x" * 161))
+        await bench.store.schedules.put(msgspec.structs.replace(schedule, schedule_id="x" * 161))
     async with bench.refuses(NotFound):
-        await bench.store.schedules.put(msgspec.structs.replace(given, namespace="nowhere"))
+        await bench.store.schedules.put(msgspec.structs.replace(schedule, namespace="nowhere"))
 
 
 async def a_schedule_fires_once(bench: Bench) -> None:
-    """Two that have seen the same instant: one makes the job, the other nothing."""
+    """Of several workers that have seen the same instant, one creates the job and the others nothing."""
     schedules = bench.store.schedules
-    one = await _put(bench, input={"a": 1}, queue="q", budget=Budget(usd=1))
-    assert await schedules.due() == (one,)
-    job = job_of(one, one.next_at)
-    fired = await asyncio.gather(*(schedules.fire(one, job, one.next_at + HOUR) for _ in range(5)))
+    schedule = await _put(bench, input={"a": 1}, queue="q", budget=Budget(usd=1))
+    assert await schedules.due() == (schedule,)
+    job = job_of(schedule, schedule.next_at)
+    fired = await asyncio.gather(*(schedules.fire(schedule, job, schedule.next_at + HOUR) for _ in range(5)))
     assert [answer is not None and answer.created for answer in fired].count(True) == 1
     (record,) = await bench.store.jobs.list(JobFilter())
     assert (record.kind, record.queue, record.request_key) == ("report", "q", job.request_key)
-    assert record.request_key == f"report@{to_iso(one.next_at)}"
+    assert record.request_key == f"report@{to_iso(schedule.next_at)}"
     assert len(await bench.store.budgets.find([record.job_id])) == 1
-    assert (await schedules.get("report")).next_at == one.next_at + HOUR
+    assert (await schedules.get("report")).next_at == schedule.next_at + HOUR
     assert await schedules.due() == ()
     async with bench.expect_unchanged():
-        assert await schedules.fire(one, job, one.next_at + HOUR) is None, "the instant is over"
+        assert await schedules.fire(schedule, job, schedule.next_at + HOUR) is None, "the instant is over"
 
 
 async def an_instant_can_be_left_out(bench: Bench) -> None:
-    one = await _put(bench)
-    assert await bench.store.schedules.fire(one, None, one.next_at + HOUR) is None
-    assert (await bench.store.schedules.get("report")).next_at == one.next_at + HOUR
+    schedule = await _put(bench)
+    assert await bench.store.schedules.fire(schedule, None, schedule.next_at + HOUR) is None
+    assert (await bench.store.schedules.get("report")).next_at == schedule.next_at + HOUR
     assert len(await bench.store.jobs.list(JobFilter())) == 0
 
 
 async def what_was_changed_meanwhile_is_not_fired(bench: Bench) -> None:
     schedules = bench.store.schedules
-    one = await _put(bench)
-    job = job_of(one, one.next_at)
+    schedule = await _put(bench)
+    job = job_of(schedule, schedule.next_at)
     await schedules.pause("report")
     assert await schedules.due() == ()
     async with bench.expect_unchanged():
-        assert await schedules.fire(one, job, one.next_at + HOUR) is None
-        assert await schedules.fire(await schedules.get("report"), job, one.next_at + HOUR) is None
-    await schedules.resume("report", one.next_at)
+        assert await schedules.fire(schedule, job, schedule.next_at + HOUR) is None
+        assert await schedules.fire(await schedules.get("report"), job, schedule.next_at + HOUR) is None
+    await schedules.resume("report", schedule.next_at)
     await _put(bench, input="another")
     async with bench.expect_unchanged():
-        assert await schedules.fire(one, job, one.next_at + HOUR) is None
+        assert await schedules.fire(schedule, job, schedule.next_at + HOUR) is None
     assert await schedules.remove("report")
     async with bench.expect_unchanged():
-        assert await schedules.fire(one, job, one.next_at + HOUR) is None
+        assert await schedules.fire(schedule, job, schedule.next_at + HOUR) is None
 
 
 async def an_instant_that_was_fired_before_is_passed(bench: Bench) -> None:
-    """Remove a schedule and put another under its id: the old instant's job stays as it is, and nothing is stuck."""
+    """After a schedule is removed and another is created under its id, the old instant's job stays as it is, and the
+    new schedule moves on."""
     schedules = bench.store.schedules
-    one = await _put(bench, input="first")
-    fired = await schedules.fire(one, job_of(one, one.next_at), one.next_at + HOUR)
+    schedule = await _put(bench, input="first")
+    fired = await schedules.fire(schedule, job_of(schedule, schedule.next_at), schedule.next_at + HOUR)
     assert fired is not None
     await schedules.remove("report")
-    for given in ("first", "second"):
-        again = await _put(bench, input=given)
+    for input_ in ("first", "second"):
+        again = await _put(bench, input=input_)
         answer = await schedules.fire(again, job_of(again, again.next_at), again.next_at + HOUR)
         assert answer is not None
         assert (answer.job_id, answer.created) == (fired.job_id, False)
-        assert (await schedules.get("report")).next_at == one.next_at + HOUR
+        assert (await schedules.get("report")).next_at == schedule.next_at + HOUR
         await schedules.remove("report")
 
 
 async def a_schedule_that_is_put_again_goes_on_where_it_stands(bench: Bench) -> None:
     schedules = bench.store.schedules
-    one = await _put(bench)
-    await schedules.fire(one, None, one.next_at + HOUR)
+    schedule = await _put(bench)
+    await schedules.fire(schedule, None, schedule.next_at + HOUR)
     await schedules.pause("report")
     bench.clock.advance(MINUTE)
-    again = await schedules.put(msgspec.structs.replace(one, input=2, catch_up=CatchUp.ONE, paused=False))
-    assert (again.next_at, again.paused, again.created_at) == (one.next_at + HOUR, True, one.created_at)
+    again = await schedules.put(
+        msgspec.structs.replace(schedule, input=2, catch_up=CatchUp.ONE, paused=False)
+    )
+    assert (again.next_at, again.paused, again.created_at) == (
+        schedule.next_at + HOUR,
+        True,
+        schedule.created_at,
+    )
     assert (again.input, again.catch_up) == (2, CatchUp.ONE)
     for change in ({"cron": "5 * * * *"}, {"time_zone": "Asia/Tokyo"}):
         start = again.next_at + MINUTE
@@ -117,12 +124,14 @@ async def a_schedule_that_is_put_again_goes_on_where_it_stands(bench: Bench) -> 
 
 async def a_pause_ends_at_an_instant_to_come(bench: Bench) -> None:
     schedules = bench.store.schedules
-    one = await _put(bench)
-    assert (await schedules.resume("report", one.next_at + HOUR)).next_at == one.next_at, "it was not paused"
+    schedule = await _put(bench)
+    assert (await schedules.resume("report", schedule.next_at + HOUR)).next_at == schedule.next_at, (
+        "it was not paused"
+    )
     assert (await schedules.pause("report")).paused
     assert (await schedules.pause("report")).paused
-    resumed = await schedules.resume("report", one.next_at + HOUR)
-    assert (resumed.paused, resumed.next_at) == (False, one.next_at + HOUR)
+    resumed = await schedules.resume("report", schedule.next_at + HOUR)
+    assert (resumed.paused, resumed.next_at) == (False, schedule.next_at + HOUR)
     assert await schedules.remove("report")
     assert not await schedules.remove("report")
     for refused in (schedules.pause, schedules.get):
@@ -141,17 +150,17 @@ async def schedules_are_listed_by_id_and_due_by_age(bench: Bench) -> None:
     await _put(bench, "c", next_at=now - 5)
     await _put(bench, "c", next_at=now - 3, namespace="elsewhere")
     first = await schedules.list(limit=2)
-    assert [one.schedule_id for one in first] == ["a", "b"]
+    assert [schedule.schedule_id for schedule in first] == ["a", "b"]
     second = await schedules.list(limit=2, cursor=first.next)
-    assert ([one.schedule_id for one in second], second.next) == (["c"], None)
-    assert [one.schedule_id for one in await schedules.list(namespace="elsewhere")] == ["c"]
-    due = [(one.namespace, one.schedule_id) for one in await schedules.due()]
+    assert ([schedule.schedule_id for schedule in second], second.next) == (["c"], None)
+    assert [schedule.schedule_id for schedule in await schedules.list(namespace="elsewhere")] == ["c"]
+    due = [(schedule.namespace, schedule.schedule_id) for schedule in await schedules.due()]
     assert due == [("default", "c"), ("elsewhere", "c"), ("default", "b")]
     assert len(await schedules.due(limit=1)) == 1
     await schedules.remove("c")
     assert (await schedules.get("c", namespace="elsewhere")).namespace == "elsewhere"
     bench.clock.advance(1)
-    assert [one.schedule_id for one in await schedules.due()] == ["c", "b", "a"]
+    assert [schedule.schedule_id for schedule in await schedules.due()] == ["c", "b", "a"]
 
 
 async def _put(bench: Bench, schedule_id: str = "report", **fields: Any) -> Schedule:

@@ -1,4 +1,4 @@
-"""The line of a session: one job has the turn, the others stand behind it."""
+"""Queue of a session: one job has the turn, the others wait behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short hold: what anybody may write into a job that nobody drives."""
+"""Short holds: writes into a job that no worker holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the store is, in a few numbers."""
+"""Store statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def an_empty_store_has_nothing_to_say(bench: Bench) -> None:
 
 
 async def jobs_are_counted_where_they_stand(bench: Bench) -> None:
-    """Those that are over are not, however many there are."""
+    """Ended jobs are not counted, however many there are."""
     for end in ("one", "two"):
         await (await _driving(bench, "done")).complete(end)
     await (await _driving(bench, "a")).wait(WaitReason.TIMER, wake_at=bench.clock.wall_us() + HOUR)

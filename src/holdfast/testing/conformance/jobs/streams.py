@@ -1,4 +1,4 @@
-"""What running code says: written by the holder, read from a cursor on, gone with its job."""
+"""Streams: written by the holder, read from a cursor on, removed with the job."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from holdfast.testing.conformance.harness import Bench
 HINT_TIMEOUT_S = 20.0
 
 
-def _said(held: Held, last: int, *words: str, step_key: str = "0/a#1", attempt: int = 1) -> Said:
-    line = StreamLine("out", step_key, attempt, last - len(words), list(words))
+def _said(held: Held, last: int, *chunks: str, step_key: str = "0/a#1", attempt: int = 1) -> Said:
+    line = StreamLine("out", step_key, attempt, last - len(chunks), list(chunks))
     return Said(held, passage_of(held.fence, last, [line]))
 
 
@@ -30,8 +30,11 @@ async def what_a_holder_says_is_read_as_it_was_said(bench: Bench) -> None:
     assert await streams.append([first, second]) == [True, True]
     found = await streams.read(driver.job_id)
     assert [passage.at for passage in found] == [bench.clock.wall_us()] * 2
-    assert [(one.fence, one.last, one.chunks, one.voices, one.body) for one in found] == [
-        (one.fence, one.last, one.chunks, one.voices, one.body) for one in (first.passage, second.passage)
+    assert [
+        (passage.fence, passage.last, passage.chunks, passage.voices, passage.body) for passage in found
+    ] == [
+        (passage.fence, passage.last, passage.chunks, passage.voices, passage.body)
+        for passage in (first.passage, second.passage)
     ]
     await bench.reopen()
     assert await bench.store.streams.read(driver.job_id) == found
@@ -54,12 +57,12 @@ async def a_reader_goes_on_behind_its_cursor(bench: Bench) -> None:
 
 async def a_passage_sent_again_is_there_once(bench: Bench) -> None:
     driver, streams = await bench.driving(), bench.store.streams
-    said = _said(driver.held, 1, "a")
-    assert await streams.append([said]) == [True]
-    assert await streams.append([said, _said(driver.held, 2, "b")]) == [True, True]
+    passage = _said(driver.held, 1, "a")
+    assert await streams.append([passage]) == [True]
+    assert await streams.append([passage, _said(driver.held, 2, "b")]) == [True, True]
     assert len(await streams.read(driver.job_id)) == 2
     await driver.complete()
-    assert await streams.append([said]) == [True], "it was said in time; only the reply was lost"
+    assert await streams.append([passage]) == [True], "it was said in time; only the reply was lost"
     assert len(await streams.read(driver.job_id)) == 2
 
 
@@ -68,7 +71,11 @@ async def who_has_lost_the_job_is_not_heard(bench: Bench) -> None:
     assert await streams.append([_said(old.held, 1, "before")]) == [True]
     bench.clock.advance(2 * MINUTE)
     assert await streams.append([_said(old.held, 2, "late, and nobody has taken over")]) == [True]
-    [grant] = [one for one in await bench.grants("second", queues=(old.grant.queue,)) if one.takeover]
+    [grant] = [
+        candidate
+        for candidate in await bench.grants("second", queues=(old.grant.queue,))
+        if candidate.takeover
+    ]
     new = bench.driver(grant)
     bench_said = [_said(old.held, 3, "zombie"), _said(new.held, 1, "after")]
     assert await streams.append(bench_said) == [False, True], "one that is refused harms no other"
@@ -104,9 +111,9 @@ async def what_cannot_be_a_passage_is_refused(bench: Bench) -> None:
         Said(held, Passage(held.fence, 1, 2, passage.voices, passage.body)),
         Said(held, Passage(held.fence + 1, 1, 1, passage.voices, passage.body)),
     )
-    for one in wrong:
+    for invalid in wrong:
         async with bench.refuses(InvalidPayload):
-            await bench.store.streams.append([good, one])
+            await bench.store.streams.append([good, invalid])
     assert await bench.store.streams.read(driver.job_id) == []
 
 
@@ -121,23 +128,23 @@ async def the_last_attempt_of_each_step_is_known(bench: Bench) -> None:
 async def whoever_watches_is_told(bench: Bench) -> None:
     driver, wakeups = await bench.driving(), bench.store.wakeups
     topic = frozenset({f"stream:{driver.job_id}"})
-    await wakeups.wait(topic, 0.0)  # from now on nothing is missed
+    await wakeups.wait(topic, 0.0)  # from now on no wake-up is missed
     await bench.store.streams.append([_said(driver.held, 1, "a")])
     assert await wakeups.wait(topic, HINT_TIMEOUT_S) == topic
 
 
 async def what_was_said_leaves_with_its_job(bench: Bench) -> None:
     for how in (How.ERASE, How.REMOVE):
-        gone, kept = await _spoken_and_done(bench), await bench.driving()
-        await bench.store.streams.append([_said(kept.held, 1, "a")])
+        gone, running = await _spoken_and_done(bench), await bench.driving()
+        await bench.store.streams.append([_said(running.held, 1, "a")])
         bench.clock.advance(2 * DAY)
         policy = RetentionPolicy(older_than_us=DAY, how=how)
         assert len(await bench.store.streams.read(gone.job_id)) == 1
         [pruned] = await bench.store.retention.prune([gone.job_id], policy)
         assert pruned.kept is None
         assert await bench.store.streams.read(gone.job_id) == []
-        assert len(await bench.store.streams.read(kept.job_id)) == 1
-        await kept.complete()
+        assert len(await bench.store.streams.read(running.job_id)) == 1
+        await running.complete()
 
 
 async def _spoken_and_done(bench: Bench) -> Driver:

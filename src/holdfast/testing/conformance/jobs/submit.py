@@ -1,4 +1,4 @@
-"""Accepting jobs and finding them again."""
+"""Submitting jobs, and finding them again."""
 
 from __future__ import annotations
 
@@ -119,8 +119,10 @@ async def request_keys_of_two_namespaces_do_not_meet(bench: Bench) -> None:
 async def submit_many_is_all_or_nothing(bench: Bench) -> None:
     drafts = [JobDraft(kind="work", input=n, request_key=f"key-{n}") for n in range(3)]
     made = await bench.store.jobs.submit_many(drafts)
-    assert [one.created for one in made] == [True, True, True]
-    assert [one.job_id for one in made] == sorted(one.job_id for one in made), "in the order they were given"
+    assert [submitted.created for submitted in made] == [True, True, True]
+    assert [submitted.job_id for submitted in made] == sorted(submitted.job_id for submitted in made), (
+        "in the order they were given"
+    )
     bad = [JobDraft(kind="work", input="new"), JobDraft(kind="work", input="other", request_key="key-1")]
     async with bench.refuses(KeyReused):
         await bench.store.jobs.submit_many(bad)
@@ -128,7 +130,7 @@ async def submit_many_is_all_or_nothing(bench: Bench) -> None:
 
 
 async def of_many_the_first_that_is_refused_says_why(bench: Bench) -> None:
-    """Whatever is wrong with those behind it; plain drafts and others alike."""
+    """Whatever is wrong with the drafts after it; also if plain drafts and others are mixed."""
     await bench.store.jobs.submit(JobDraft(kind="work", job_id="taken"))
     reused = JobDraft(kind="other", job_id="taken")
     homeless = JobDraft(kind="work", job_id="homeless", namespace="nowhere")
@@ -163,17 +165,27 @@ async def a_bad_draft_makes_no_job(bench: Bench) -> None:
 
 async def a_listing_goes_from_new_to_old_in_pages(bench: Bench) -> None:
     made = [await bench.submit() for _ in range(5)]
-    shown: list[str] = []
+    listed: list[str] = []
     page = await bench.store.jobs.list(JobFilter(), limit=2)
-    shown += [record.job_id for record in page]
+    listed += [record.job_id for record in page]
     await bench.submit()
     while page.next is not None:
         page = await bench.store.jobs.list(JobFilter(), limit=2, cursor=page.next)
-        shown += [record.job_id for record in page]
-    assert shown == made[::-1], "each once, whatever arrives in between"
+        listed += [record.job_id for record in page]
+    assert listed == made[::-1], "each once, whatever arrives in between"
     assert (await bench.store.jobs.list(JobFilter(), limit=6)).next is None, (
         "a full last page is the last page"
     )
+
+
+async def a_listing_goes_by_time_and_not_by_id(bench: Bench) -> None:
+    for job_id in ("zebra", "ant", "monkey"):
+        await bench.submit(job_id=job_id)
+        bench.clock.advance(1_000_000)
+    page = await bench.store.jobs.list(JobFilter(), limit=2)
+    assert [record.job_id for record in page] == ["monkey", "ant"]
+    rest = await bench.store.jobs.list(JobFilter(), limit=2, cursor=page.next)
+    assert [record.job_id for record in rest] == ["zebra"]
 
 
 async def a_listing_can_be_filtered(bench: Bench) -> None:
@@ -183,8 +195,8 @@ async def a_listing_can_be_filtered(bench: Bench) -> None:
     behind = await bench.submit("behind", session_id="root")
     there = await bench.submit("there", namespace="elsewhere")
 
-    async def listed(**which: object) -> list[str]:
-        page = await bench.store.jobs.list(JobFilter(**which))  # type: ignore[arg-type]
+    async def listed(**filters: object) -> list[str]:
+        page = await bench.store.jobs.list(JobFilter(**filters))  # type: ignore[arg-type]
         assert page.next is None
         return [record.job_id for record in page]
 
@@ -206,11 +218,11 @@ async def a_listing_can_be_narrowed_by_status_time_queue_and_text(bench: Bench) 
     behind = await bench.submit("chat", session_id="Ärger", job_id="ticket_1")
     bench.clock.advance(1_000)
 
-    async def listed(**which: object) -> set[str]:
-        page = await bench.store.jobs.list(JobFilter(**which))  # type: ignore[arg-type]
+    async def listed(**filters: object) -> set[str]:
+        page = await bench.store.jobs.list(JobFilter(**filters))  # type: ignore[arg-type]
         ids = [record.job_id for record in page]
         assert (page.next, ids) == (None, sorted(ids, reverse=True))
-        tally = await bench.store.jobs.tally(JobFilter(**which))  # type: ignore[arg-type]
+        tally = await bench.store.jobs.tally(JobFilter(**filters))  # type: ignore[arg-type]
         counted = Counter((record.status, record.wait_reason) for record in page)
         assert tally == counted, "what is counted is what is listed"
         return set(ids)
@@ -267,6 +279,6 @@ async def a_foreign_cursor_is_refused(bench: Bench) -> None:
 
 
 def assert_nobodys(head: JobHead) -> None:
-    """Nobody has a lease on this job."""
+    """Assert that no worker has a lease on this job."""
     lease = (head.lease_token, head.lease_owner, head.lease_boot, head.lease_expires_at)
     assert lease == ("", "", "", 0), f"a job that nobody drives has no lease: {lease}"

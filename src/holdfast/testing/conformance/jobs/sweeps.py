@@ -1,4 +1,4 @@
-"""A hold on every job whose lease is over, at once: the store's part of the sweep."""
+"""Sweeps: one short hold on every job whose lease has ended. This is the store's part of the sweep."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ async def a_sweep_does_to_each_what_was_ruled(bench: Bench) -> None:
     }
     counts = {name: (head.takeovers, head.attempts) for name, head in after.items()}
     assert counts == {"stays": (1, 0), "later": (0, 1), "now": (0, 0), "rings": (0, 0), "buried": (1, 0)}
-    kept = {name: head.ready_at for name, head in before.items()}
-    assert {name: head.ready_at for name, head in after.items()} == kept | {
+    unchanged = {name: head.ready_at for name, head in before.items()}
+    assert {name: head.ready_at for name, head in after.items()} == unchanged | {
         "stays": now - SECOND,
         "later": now + MINUTE,
         "now": bench.clock.wall_us(),

@@ -1,4 +1,4 @@
-"""Where an append leaves the job: giving back, waiting, ending, timers."""
+"""Status changes by an append: release, wait, end, timers."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ async def a_job_that_begins_again_has_used_up_nothing(bench: Bench) -> None:
 
 
 async def a_holder_that_is_gone_is_counted_by_the_append_that_says_so(bench: Bench) -> None:
-    """Progress wipes out the takeovers before it, and not the one that is written with it or after it. One append, and
-    two in one batch."""
+    """Progress clears the takeovers before it, but not the one written with it or after it. In one append, and in two
+    of one batch."""
     gone = Move(status=Status.PENDING, takeover=True)
     first, second, third = [await bench.driving() for _ in range(3)]
     await first.write(step("progress"), progress=True)
@@ -106,13 +106,13 @@ async def a_holder_that_is_gone_is_counted_by_the_append_that_says_so(bench: Ben
             third.build(step("progress"), JobReleased(), move=Move(status=Status.PENDING), progress=True),
         ]
     )
-    counted = [(await bench.store.jobs.head(one.job_id)).takeovers for one in (first, second, third)]
+    counted = [(await bench.store.jobs.head(driver.job_id)).takeovers for driver in (first, second, third)]
     assert counted == [1, 1, 0]
     assert (await bench.drive(first.grant.queue)).grant.takeovers == 1
 
 
 async def beginning_again_leaves_the_neighbours_counts_alone(bench: Bench) -> None:
-    """Both in one batch: one begins again, the other has failed once more."""
+    """Both in one batch: one is requeued by a person, the other has failed once more."""
     first, second = await bench.driving(), await bench.driving()
     await first.release(failed=True)
     await second.release(failed=True)

@@ -1,4 +1,4 @@
-"""Work that is routed by capability, and agents that live elsewhere."""
+"""Work items, routed by capability, and registry entries of external agents."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ANT = AgentEntry(
 )
 
 
-def _draft(job_id: str, **asked: object) -> JobDraft:
-    told = {"description": "dig", "capability": "dig", **asked}
-    return draft_of(msgspec.convert(told, Work), namespace="default", job_id=job_id)
+def _draft(job_id: str, **fields: object) -> JobDraft:
+    request = {"description": "dig", "capability": "dig", **fields}
+    return draft_of(msgspec.convert(request, Work), namespace="default", job_id=job_id)
 
 
 async def work_is_found_by_what_is_asked_of_it(bench: Bench) -> None:
@@ -55,21 +55,21 @@ async def work_is_found_by_what_is_asked_of_it(bench: Bench) -> None:
     }
 
 
-async def _ids(bench: Bench, **which: str) -> list[str]:
-    """All pages of one item."""
+async def _ids(bench: Bench, **filters: str) -> list[str]:
+    """The ids of the matching items, read in pages of one item."""
     found, cursor = [], None
     while True:
-        page = await bench.store.work.list(msgspec.convert(which, WorkWhich), limit=1, cursor=cursor)
+        page = await bench.store.work.list(msgspec.convert(filters, WorkWhich), limit=1, cursor=cursor)
         found += [row.head.job_id for row in page]
         if (cursor := page.next) is None:
             return found
 
 
 async def a_claim_takes_what_its_agent_may(bench: Bench) -> None:
-    """By capability, type, boundary and namespace; nothing that others were asked for."""
+    """By capability, type, boundary and namespace; no item that is reserved for others."""
     store = bench.store
     await store.namespaces.create("other")
-    for nth, asked in enumerate(
+    for nth, fields in enumerate(
         (
             {},
             {"requiredAgentType": "claude"},
@@ -81,7 +81,7 @@ async def a_claim_takes_what_its_agent_may(bench: Bench) -> None:
             {"preferredAgentType": "human"},
         )
     ):
-        await store.jobs.submit(_draft(f"job-{nth}", **asked))
+        await store.jobs.submit(_draft(f"job-{nth}", **fields))
     await store.jobs.submit(
         draft_of(Work(description="x", capability="dig"), namespace="other", job_id="job-9")
     )
@@ -120,7 +120,7 @@ async def work_that_nobody_will_claim_is_found(bench: Bench) -> None:
 
 
 async def what_somebody_holds_is_counted(bench: Bench) -> None:
-    """By leases that are not over; given back or taken by others, it does not count."""
+    """Leases that have not ended count; items that were given back or taken over do not."""
     store = bench.store
     for nth in range(3):
         await store.jobs.submit(_draft(f"job-{nth}"))
@@ -133,7 +133,7 @@ async def what_somebody_holds_is_counted(bench: Bench) -> None:
 
 
 async def nobody_is_granted_more_than_it_may_hold(bench: Bench) -> None:
-    """In all, by leases that are not over; and who asks again finds what it was granted, with or without room."""
+    """All unexpired leases count; a repeated claim finds its grants, with or without room for more."""
     store = bench.store
     for nth in range(6):
         await store.jobs.submit(_draft(f"job-{nth}"))
@@ -210,11 +210,11 @@ async def entries_belong_to_a_namespace(bench: Bench) -> None:
 async def of_many_who_change_an_entry_one_is_first(bench: Bench) -> None:
     first = await bench.store.entries.put(ANT, over=0)
     assert first is not None
-    told = await asyncio.gather(
+    results = await asyncio.gather(
         *(
             bench.store.entries.put(msgspec.structs.replace(ANT, current_task_count=nth), over=first.revision)
             for nth in range(10)
         )
     )
-    (won,) = [seen for seen in told if seen is not None]
+    (won,) = [seen for seen in results if seen is not None]
     assert await bench.store.entries.get("a1") == won

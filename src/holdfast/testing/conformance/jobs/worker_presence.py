@@ -1,4 +1,4 @@
-"""Workers that say that they are there: listed as they said, lost when they are silent, forgotten after a day."""
+"""Worker presence: workers are listed as they report, lost when they are silent, forgotten after a day."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BEE = Presence(worker="bee", identity="boot/1/18/5")
 
 
 async def a_worker_is_listed_as_it_said(bench: Bench) -> None:
-    """Started once, seen at every beat, with the jobs that are in its name."""
+    """Started once, seen at every heartbeat, with the number of jobs that it holds."""
     presences, began = bench.store.presences, bench.clock.wall_us()
     await presences.beat(ANT)
     for number in range(3):
@@ -80,7 +80,7 @@ async def a_worker_that_comes_back_in_time_is_never_lost(bench: Bench) -> None:
 
 
 async def another_process_of_the_same_name_takes_its_place(bench: Bench) -> None:
-    """What the first one says at its end does not take the second away."""
+    """The end of the first process does not remove the entry of the second."""
     presences = bench.store.presences
     await presences.beat(ANT)
     bench.clock.advance(SECOND)
@@ -95,8 +95,8 @@ async def another_process_of_the_same_name_takes_its_place(bench: Bench) -> None
 
 
 async def a_worker_hears_that_it_shall_drain(bench: Bench) -> None:
-    """With each beat from then on, also after a restart of the store. The first word stands, with its line; the next
-    process of the name is asked nothing."""
+    """The worker gets the request with each heartbeat from then on, also after a restart of the store. The first
+    request counts, with its audit entry; the next process of that name does not get it."""
     presences = bench.store.presences
     await presences.beat(BEE)
     assert not (await presences.beat(ANT)).drain
@@ -110,18 +110,18 @@ async def a_worker_hears_that_it_shall_drain(bench: Bench) -> None:
     presences = bench.store.presences
     assert (await presences.beat(ANT)).drain
     assert not (await presences.beat(BEE)).drain
-    assert [one.drain_asked_at for one in await presences.list()] == [asked_at, None]
+    assert [worker.drain_asked_at for worker in await presences.list()] == [asked_at, None]
     lines = [read_act(line) for line in await bench.store.audit.read()]
     assert [(line.act_id, line.who, line.reason) for line in lines] == [
         ("first", "ada", "the machine is needed")
     ]
     heir = msgspec.structs.replace(ANT, identity="boot/1/99/6")
     assert not (await presences.beat(heir)).drain
-    assert [one.drain_asked_at for one in await presences.list()] == [None, None]
+    assert [worker.drain_asked_at for worker in await presences.list()] == [None, None]
 
 
 async def who_would_not_drain_is_not_asked(bench: Bench) -> None:
-    """One that is not listed any more, and one that would not heed it. No line says that it was."""
+    """A worker that is not listed any more, and one that does not drain on request. The audit log has no entry."""
     presences = bench.store.presences
     async with bench.refuses(NotFound):
         await presences.ask_to_drain("ant", _line("nobody"))

@@ -1,19 +1,19 @@
 """The acceptance document for sessions and the inbox: 19 checks, under its names and in its order.
 
-Its words are those of another system; this is how they read here:
+Its words are those of another system; these are ours:
 
     a store that serves one session     a handle with a persisted binding (`HANDLE`)
-    load the session, no id given       ask the handle for its session, then load that
+    load the session, no id given       look up the session of the handle, then load it
     agent frame, execution snapshot     `Frame`, `Frame.snapshot`
     lease token, fencing token          `Claim.token`, `Claim.fence`
     process wake                        a batch with the source key `process_wake:PROCESS:SEQUENCE`
     durability inline, durable          `Store.tier`, and whether that tier survives a kill
 
-The document also knows stores that declare a manifest of attachments which keeps nothing. Ours all keep it, so that
-variant does not apply and `attachment_manifest_records_intent_and_commit_stamps` is run by every store.
+The document also allows stores that declare an attachment manifest and store nothing in it. Ours all store it, so that
+variant does not apply and every store runs `attachment_manifest_records_intent_and_commit_stamps`.
 
-The last check asks whether everything is there when the data is opened again. A store in memory has no second life;
-its backend hands out the same store once more, and the check shows that nothing depends on the handle that wrote.
+The last check tests that everything is there when the data is opened again. A store in memory cannot be reopened; its
+backend returns the same store once more, and the check shows that nothing depends on the handle that wrote.
 """
 
 from __future__ import annotations

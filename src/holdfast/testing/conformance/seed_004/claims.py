@@ -1,4 +1,4 @@
-"""What the document asks of claims: which batches, in which company, for how long, and what they allow."""
+"""Checks of the document for claims: which batches, which of them together, for how long, and what a claim allows."""
 
 from __future__ import annotations
 
@@ -81,16 +81,16 @@ async def _a_claim_that_ran_out_can_be_taken_over(bench: Bench) -> None:
 
 
 async def _the_limit_cuts_the_company(bench: Bench) -> None:
-    one, two, three = [
+    first, second, third = [
         await bench.store.inbox.enqueue(message(text, "limited", slot=JOIN, merge_key=group("limited")))
         for text in ("one", "two", "three")
     ]
     claim = present(await bench.claim("limited", max_batches=2), "as many as asked for")
-    assert batches_in(claim) == [one.batch_id, two.batch_id], (
+    assert batches_in(claim) == [first.batch_id, second.batch_id], (
         "no more than the limit, though a third would fit"
     )
     rest = present(await bench.claim("limited", owner="next"), "what is left")
-    assert batches_in(rest) == [three.batch_id]
+    assert batches_in(rest) == [third.batch_id]
 
 
 async def queued_work_join_groups_by_delivery_policy_and_merge_key(bench: Bench) -> None:

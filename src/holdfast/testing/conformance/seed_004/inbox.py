@@ -1,4 +1,4 @@
-"""What the document asks of the inbox around claims: sending, cancelling, waking, and the turn that settles."""
+"""Checks of the document for the rest of the inbox: sending, cancelling, waking, and the turn that settles."""
 
 from __future__ import annotations
 
@@ -100,5 +100,5 @@ def _completing(turn: TurnCommit, completion: Completion) -> TurnCommit:
 
 
 def stale(claim: Claim) -> Completion:
-    """The completion of somebody who once had another token."""
+    """A completion with an old token."""
     return msgspec.structs.replace(claim.completion(), token=f"{claim.token}, stale")

@@ -1,4 +1,4 @@
-"""What the document asks of sessions: commits, loads, metadata, attachments, upkeep, reopening."""
+"""Checks of the document for sessions: commits, loads, metadata, attachments, maintenance, reopening."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the acceptance document leaves open and Holdfast decides: one small check for each corner."""
+"""Edge cases of sessions that the acceptance document leaves open and Holdfast decides: one small check for each."""
 
 from __future__ import annotations
 

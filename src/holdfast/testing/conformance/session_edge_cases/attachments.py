@@ -1,4 +1,4 @@
-"""The manifest of attachments: intents, stamps, and what nobody used."""
+"""The attachment manifest: intents, stamps, and attachments that no turn used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which batches a claim takes, and when a claim is over."""
+"""Inbox claims: which batches a claim takes, and when it ends."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ async def company_ends_at_an_exclusive_batch(bench: Bench) -> None:
 async def company_steps_over_what_somebody_holds(bench: Bench) -> None:
     first, second, third = await _enqueue_joins(bench, "one", "two", "three")
     returned = present(await bench.claim(owner="a", max_batches=1), "the first")
-    kept = present(await bench.claim(owner="b", max_batches=1), "the second")
-    assert batches_in(kept) == [second]
+    second_claim = present(await bench.claim(owner="b", max_batches=1), "the second")
+    assert batches_in(second_claim) == [second]
     await bench.store.inbox.abandon(returned)
     assert batches_in(present(await bench.claim(owner="c"), "the rest")) == [first, third]
 
@@ -167,6 +167,6 @@ async def a_reboot_ends_claims(bench: Bench) -> None:
 
 
 async def _enqueue_joins(bench: Bench, *texts: str) -> list[str]:
-    """The ids of new batches that like company."""
+    """The ids of new batches that may join others."""
     drafts = [message(text, slot=JOIN, merge_key=group("g")) for text in texts]
     return [(await bench.store.inbox.enqueue(draft)).batch_id for draft in drafts]

@@ -1,4 +1,4 @@
-"""A message and the job that will read it: both are there, or neither."""
+"""Delivery: a message and the job that will read it are stored together, or neither is."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def a_message_whose_job_is_refused_does_not_arrive(bench: Bench) -> None:
 
 
 async def a_message_whose_job_is_cancelled_is_not_answered_later(bench: Bench) -> None:
-    """Its own message goes with it; what it held of others is free for them."""
+    """The job's own message is cancelled with it; batches of others that it held are free again."""
     first = await bench.store.inbox.deliver(message("one"), _JOB)
     second = await bench.store.inbox.deliver(message("two"), _JOB)
     driver = await bench.drive("default")
@@ -65,7 +65,7 @@ async def a_message_whose_job_is_cancelled_is_not_answered_later(bench: Bench) -
 
 
 async def a_message_that_another_turn_has_heard_stays_with_it(bench: Bench) -> None:
-    """Its own job is cancelled meanwhile; the turn that holds it can still be committed."""
+    """The message's own job is cancelled meanwhile; the turn that holds the message can still be committed."""
     first = await bench.store.inbox.deliver(message("one"), _JOB)
     second = await bench.store.inbox.deliver(message("two"), _JOB)
     claims = [present(await bench.claim(owner=first.batch_id), "a claim") for _ in range(2)]

@@ -1,4 +1,4 @@
-"""The graph, frames, metadata and upkeep of a session."""
+"""The graph, frames, metadata and maintenance of a session."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ async def replacing_leaves_exactly_the_new_graph(bench: Bench) -> None:
     old = (node("a"), node("b", "a"), node("c", "b"))
     await sessions.commit(TurnCommit(session_id="root", nodes=old))
     await sessions.tombstone("root", ["b"])
-    summary, kept = node("summary"), node("c", "summary")
-    await sessions.commit(TurnCommit(session_id="root", nodes=(summary, kept), replace=True))
-    assert (await bench.load()).graph == Graph((summary, kept), "c")
+    summary, leaf = node("summary"), node("c", "summary")
+    await sessions.commit(TurnCommit(session_id="root", nodes=(summary, leaf), replace=True))
+    assert (await bench.load()).graph == Graph((summary, leaf), "c")
     assert await sessions.node("root", "a") is None
     assert await sessions.vacuum("root") == Vacuumed(0), "nothing of the old graph is left to remove"
 

@@ -1,4 +1,4 @@
-"""Sending and cancelling: receipts, repeats, walls."""
+"""Sending and cancelling batches: receipts, repeated sends, namespaces."""
 
 from __future__ import annotations
 

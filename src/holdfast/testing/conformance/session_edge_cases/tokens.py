@@ -1,4 +1,4 @@
-"""Ownership: the token decides, not the clock, and what happens when somebody else takes over."""
+"""Ownership of a claim: the token decides, not the clock; and the effect of a takeover."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def a_takeover_makes_the_old_owners_abandon_harmless(bench: Bench) -> None
 
 
 async def a_job_that_lost_its_lease_claims_nothing(bench: Bench) -> None:
-    """A worker that stood still would take what was sent to its session after its job had ended."""
+    """A worker that was paused would otherwise claim input that was sent to its session after its job had ended."""
     old = await bench.driving(ttl_us=0)
     new = await bench.drive(old.grant.queue)
     await bench.store.inbox.enqueue(message("one"))

@@ -1,4 +1,4 @@
-"""The turn commit: in which order it is checked, and what a retry gets."""
+"""The turn commit: the order of its checks, and what a retry returns."""
 
 from __future__ import annotations
 

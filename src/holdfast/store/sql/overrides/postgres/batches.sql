@@ -1,12 +1,13 @@
--- why: one round trip for many jobs. Arrays go in, one statement locks the heads in id order, moves those whose
+-- why: one round trip for many jobs. A statement takes arrays, locks the heads in id order, moves those whose
 -- conditions hold, and writes events for exactly these. SQLite has no round trips to save and runs them one by one.
 --
--- How long an array is, the planner learns only for the first few calls, and then guesses ten. So the plans must be good
--- for any length: every row finds its head by id. A head with a token runs (a CHECK says so); the status is not asked
--- for, because that would offer the index of all running jobs, and each array row would be compared with all of them.
+-- The planner knows the length of an array only in the first few calls, and then estimates ten. So the plans must be
+-- good for any length: every array row finds its head by id. A head with a token is running (a CHECK ensures it). There
+-- is no condition on the status, because it would offer the index of all running jobs, and each array row would be
+-- compared with all of them.
 
 -- name: append_event
--- One job's one fact is in its journal, and its head moved on. No row: `lock_head` knows the reason.
+-- Append one event of one job, and move its head. No row: `lock_head` finds the reason.
 WITH moved AS (
     UPDATE job_heads
     SET head_seq = :head_seq, head_hash = :head_hash, takeovers = takeovers * (1 - CAST(:progress AS bigint))
@@ -20,12 +21,12 @@ SELECT job_id, :seq, :type, :version, :fence, :at, :body, :body_digest, :hash FR
 RETURNING job_id;
 
 -- name: append_events
--- The jobs that moved on by one fact each; all of them still run.
+-- Append one event each; returns the jobs that were moved. All of them stay running.
 --
--- The rows come in id order. A plan that reads no table whole (see `enable_seqscan` in `open`) meets the heads in that order,
--- whichever join it takes: so nobody waits in a circle, and no row is locked first only to be written afterwards.
--- Most columns come as literals of arrays, and the three hashes of every row in one string, because the driver takes longer
--- to look at an element of a list than to send it.
+-- The rows come in id order. A plan without sequential scans (see `enable_seqscan` in `open`) visits the heads in that
+-- order, whichever join it uses: so there are no deadlocks, and no separate statement locks the rows first. Most
+-- columns are array literals, and the three hashes of every row are in one string, because the driver takes longer to
+-- convert an element of a list than to send it.
 WITH moved AS (
     UPDATE job_heads h
     SET head_seq = i.seen_seq + 1, head_hash = substr(CAST(:hashes AS bytea), CAST(96 * i.nth - 31 AS int), 32),
@@ -49,9 +50,10 @@ FROM moved
 RETURNING job_id;
 
 -- name: append_events_and_moves
--- Any number of facts each, and some leave `running`: the jobs that moved on, and where to. A session's job that ends is
--- left to the single append, which moves the line up. Columns are literals here, too, and two hashes of every head (that
--- it had, that it has) and of every fact (its body's, its own) lie in a string. A fact says whose it is by a number.
+-- Append any number of events each; some jobs leave `running`. Returns the jobs that were moved, and their new state. A
+-- session's job that ends is left to the single append, which promotes the next job. Columns are literals here, too.
+-- One string holds two hashes of every head (before and after), another one two hashes of every event (of its body, and
+-- its own). An event refers to its append by position.
 WITH locked AS MATERIALIZED (
     SELECT i.*, substr(CAST(:hashes AS bytea), CAST(64 * i.nth - 63 AS int), 32) AS seen_hash,
            substr(CAST(:hashes AS bytea), CAST(64 * i.nth - 31 AS int), 32) AS head_hash
@@ -101,9 +103,10 @@ WITH locked AS MATERIALIZED (
 SELECT job_id, queue, status, over FROM moved;
 
 -- name: submit_jobs
--- The jobs that are new, each with its head and its first event, hashed by the server as `model.chain` hashes it (as that of
--- a claim is): who submits waits once. None, if more has to be asked before they may be: there is no such namespace, one of
--- its queues has limits (unless they were admitted before), or the first id belongs to a job that is there or was removed.
+-- Insert the jobs that are new, each with its head and its first event, which the server hashes as `model.hash_chain`
+-- does (as it does for claims): the submitter waits for one round trip. No rows, if more checks are needed: the
+-- namespace does not exist, one of its queues has limits (unless the jobs are admitted already), or the first id
+-- belongs to a job that exists or was removed.
 WITH ground AS MATERIALIZED (
     SELECT s.epoch * CAST(:fences AS bigint) AS fence
     FROM store_state s, namespaces n
@@ -112,27 +115,23 @@ WITH ground AS MATERIALIZED (
       AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.job_id = :job_id)
       AND NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.job_id = :job_id AND t.how = 'remove')
 ), input AS MATERIALIZED (
-    SELECT i.*, g.fence, sha256(
+    SELECT i.*, CAST(:namespace AS text) AS namespace, {now} AS created_at, g.fence, sha256(
                CAST(:genesis AS bytea) || i.body_digest || convert_to(
                    i.job_id || '/1/' || CAST(:type AS text) || '/' || CAST(:version AS bigint) || '/' || g.fence || '/' || {now},
                    'UTF8'
                )
            ) AS hash
     FROM unnest(
-        CAST(:each_job_id AS text[]), CAST(:each_kind AS text[]), CAST(:each_queue AS text[]), CAST(:each_priority AS bigint[]),
-        CAST(:each_request_digest AS bytea[]), CAST(:each_parent_job_id AS text[]), CAST(:each_parent_step_key AS text[]),
+        {job_arrays},
         CAST(:each_ready_at AS bigint[]), CAST(:each_body AS bytea[]), CAST(:each_body_digest AS bytea[])
-    ) AS i (job_id, kind, queue, priority, request_digest, parent_job_id, parent_step_key, ready_at, body, body_digest), ground g
+    ) AS i ({job_array_names}, ready_at, body, body_digest), ground g
 ), made AS (
-    INSERT INTO jobs (job_id, namespace, kind, queue, priority, request_key, request_digest, parent_job_id, parent_step_key,
-                      session_id, created_at)
-    SELECT job_id, :namespace, kind, queue, priority, NULL, request_digest, parent_job_id, parent_step_key, NULL, {now}
-    FROM input
+    INSERT INTO jobs ({job}) SELECT {job} FROM input
     ON CONFLICT DO NOTHING
     RETURNING job_id
 ), headed AS (
     INSERT INTO job_heads ({head})
-    SELECT i.job_id, :namespace, i.queue, i.kind, i.priority, 'pending', NULL, NULL,
+    SELECT i.job_id, i.namespace, i.queue, i.kind, i.priority, 'pending', NULL, NULL,
            CASE WHEN i.ready_at = 0 THEN {now} ELSE i.ready_at END, NULL, NULL, 1, i.hash, i.fence, '', '', '', 0, 0, 0, 0
     FROM input i JOIN made m ON m.job_id = i.job_id
 ), written AS (
@@ -143,7 +142,7 @@ WITH ground AS MATERIALIZED (
 SELECT job_id FROM made;
 
 -- name: grant_leases
--- The chosen and locked heads are granted, each with its event.
+-- Grant leases on the chosen and locked heads, each with its event.
 WITH input AS MATERIALIZED (
     SELECT * FROM unnest(
         CAST(:job_ids AS text[]), CAST(:head_seqs AS bigint[]), CAST(:head_hashes AS bytea[]), CAST(:fences AS bigint[]),
@@ -161,7 +160,7 @@ FROM input i WHERE h.job_id = i.job_id
 RETURNING h.job_id, h.lease_expires_at;
 
 -- name: renew_leases
--- The ids of the jobs that are still held.
+-- Renew these leases; returns the ids of the jobs that are still held.
 WITH locked AS MATERIALIZED (
     SELECT i.* FROM unnest(CAST(:job_ids AS text[]), CAST(:fences AS bigint[]), CAST(:lease_tokens AS text[]))
         AS i (job_id, fence, lease_token)
@@ -173,8 +172,8 @@ WHERE h.job_id = i.job_id AND h.fence = i.fence AND h.lease_token = i.lease_toke
 RETURNING h.job_id;
 
 -- name: write_equal_rulings
--- Short holds have written one fact each: the locked heads are where their rulings leave them. What becomes of them, and
--- which facts say so, comes once for all that are alike; a job has the numbers of its own.
+-- Write short holds with one event each on the locked heads. Distinct outcomes and events come once; each job refers to
+-- its own by number.
 WITH moved AS (
     UPDATE job_heads h
     SET head_seq = h.head_seq + 1, head_hash = substr(CAST(:hashes AS bytea), CAST(32 * i.nth - 31 AS int), 32),
@@ -199,7 +198,7 @@ SELECT job_id, head_seq, (CAST(:type AS text[]))[fact], (CAST(:version AS bigint
 FROM moved;
 
 -- name: write_rulings
--- Short holds have written: the locked heads are where their rulings leave them, each with its events.
+-- Write short holds on the locked heads, each with its events.
 WITH written AS (
     INSERT INTO events (job_id, seq, type, version, fence, at, body, body_digest, hash)
     SELECT * FROM unnest(

@@ -1,15 +1,15 @@
--- why: a claim is the one write that every worker and agent makes before it does anything, and with BEGIN, a look for the
--- token, a choice, a grant and COMMIT it waited five times for the server. Here it waits once, and holds its rows only so
--- long. A job that nobody had before comes with its first event, and can be driven without another question: there is no
--- other event that this statement might not see yet. What it takes is the hash of the claim's event, made by the server as
--- `model.chain` makes it: the contract of claims reads every chain, on every store.
+-- why: every worker and agent claims before it does anything else, and with BEGIN, a lookup of the token, a selection,
+-- a grant and COMMIT a claim was five round trips. Here it is one, and its rows are locked only for that long. A job
+-- that was never claimed before comes with its first event, so that it can be driven without another query: this
+-- statement cannot miss an event of it. The server computes the hash of the claim's event as `model.hash_chain` does;
+-- the conformance tests of claims check every chain, on every store.
 
--- A worker claims under its own lease, or not at all: the lease is locked as the key of a foreign key would be, which a beat
--- does not mind and an expiry waits for.
+-- A worker claims only under its worker lease. The lease is locked FOR KEY SHARE, as the target of a foreign key is: a beat
+-- does not wait for this lock, an expiry does.
 
 -- name: claim_jobs_by_priority
--- The jobs that are granted now, chosen as `select_jobs_by_priority` says, each with its event. None: there are none, or this
--- token was granted some before (`list_heads_by_token`).
+-- Claim jobs, selected as by `select_jobs_by_priority`, each with its event; returns the grants. No rows: no job is
+-- claimable, or this token already has grants (`list_heads_by_token`).
 WITH known AS MATERIALIZED (
     SELECT 1 FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner = :worker
 ), lease AS MATERIALIZED (
@@ -81,7 +81,7 @@ FROM granted g LEFT JOIN LATERAL (
 ) AS e ON 1 = 1;
 
 -- name: claim_jobs_by_age
--- The same with the oldest first.
+-- As `claim_jobs_by_priority`, with the oldest first.
 WITH known AS MATERIALIZED (
     SELECT 1 FROM job_heads WHERE lease_token = :token AND status = 'running' AND lease_owner = :worker
 ), lease AS MATERIALIZED (

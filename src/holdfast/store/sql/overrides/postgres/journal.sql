@@ -1,8 +1,8 @@
--- why: without statistics a planner takes any journal for a short one and sorts it, and the rows of a long one are sorted on
--- why: disk. So they come as they lie, and who reads them puts them in order; a journal has no gaps, so a limit is a range.
+-- why: without statistics the planner takes any journal for a short one and sorts it, and it sorts the rows of a long one on
+-- why: disk. So they come unordered, and the caller sorts them; a journal has no gaps, so the limit is a range of seqs.
 
 -- name: load_journal
--- The facts after a place; a large body comes from its blob, and one that was erased is none.
+-- The events after a seq; a large body comes from its blob, and an erased one is NULL.
 SELECT e.seq, e.type, e.version, e.fence, e.at,
        CASE WHEN length(e.body) > 0 THEN e.body
             WHEN e.body IS NULL THEN (SELECT b.body FROM job_heads h JOIN blobs b ON b.namespace = h.namespace AND b.digest = e.body_digest

@@ -1,10 +1,10 @@
--- why: Postgres does not know how few jobs are meant, and would join them with all heads and all children at once. Arrays and
--- LATERAL with OFFSET 0 make it look each of them up.
+-- why: Postgres does not know how few jobs these are, and would join them with all heads and all children. Arrays, and
+-- LATERAL with OFFSET 0, make it look up each of them.
 
 -- name: select_own_jobs
--- The jobs to claim among these roots, their descendants, and the jobs with the turn in sessions in which one of those
--- stands behind; locked, in the order of `select_jobs_by_priority`. Last, the wall clock. A job of the third kind that is ready
--- or due is passed over until it has been for `ahead_us`: its own driver comes first.
+-- The jobs to claim among these roots, their descendants, and the jobs that have the turn of a session in which one of
+-- those queues; locked, in the order of `select_jobs_by_priority`. The last column is the time. A job of the third kind
+-- is skipped until it has been ready or due for `ahead_us`: its own driver comes first.
 WITH RECURSIVE own (job_id) AS (
     SELECT job_id FROM jobs WHERE job_id {any:roots}
     UNION

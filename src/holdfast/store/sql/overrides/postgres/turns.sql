@@ -1,10 +1,11 @@
--- why: a turn writes into four tables; as one statement that is one round trip instead of one per row. It is conditional
--- throughout, so a turn that says what it was built on needs no transaction around it. Every turn moves the revision, and
--- the session's row is waited for and looked at again: so nobody commits between the condition and the write.
+-- why: a turn writes into four tables; as one statement that is one round trip instead of one per row. Every part is
+-- conditional, so a turn that names its revision needs no transaction around it. Every turn moves the revision, and
+-- Postgres checks the condition again after a wait for the session's row: so no other turn commits between the
+-- condition and the write.
 
 -- name: write_turn
--- The session's new revision; its head, the turn's nodes, usage and stamp are written. No row, and nothing is written: the
--- session is elsewhere, or this turn is in it.
+-- Write the session's head, and the turn's nodes, usage and stamp; returns the new revision. No row, and nothing is
+-- written: the session has another revision, or already has this turn.
 WITH head AS (
     UPDATE sessions s
     SET revision = s.revision + 1, node_seq = s.node_seq + cardinality(CAST(:node_node_ids AS text[])),

@@ -1,5 +1,5 @@
--- why: each database knows its own size by its own name.
+-- why: each database has its own function for its size.
 
 -- name: read_store_size
--- How many bytes the store takes.
+-- The size of the store in bytes.
 SELECT pg_database_size(current_database());

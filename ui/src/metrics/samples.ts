@@ -3,7 +3,7 @@
 import { useEffect } from "preact/hooks";
 import { getText } from "../core/api";
 import { store, useStore } from "../core/store";
-import { problemIn } from "../core/looking";
+import { problemIn } from "../core/polling";
 import type { Problem } from "../core/api";
 import { nowUs } from "../text/times";
 import { type Sample, parse } from "./prometheus";

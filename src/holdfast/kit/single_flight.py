@@ -1,4 +1,4 @@
-"""One at a time for each key, within a process."""
+"""Single flight: one call at a time for each key, within a process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class SingleFlight:
-    """One lock for each key that somebody is at; nothing is kept for the others."""
+    """A lock per key that is in use; unused keys take no memory."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

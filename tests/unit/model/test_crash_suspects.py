@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model.events import Event, JobClaimed, JobReleased, JobRequeued, StepFinished
-from holdfast.model.jobs import JobHead
-from holdfast.model.states import Status
-from holdfast.model.suspicion import (
+from holdfast.model.crash_suspects import (
     CLEARED,
     DEATHS_PER_DAY,
     DIED_ALONE,
@@ -29,6 +26,9 @@ from holdfast.model.suspicion import (
     judge_death,
     lone_label,
 )
+from holdfast.model.events import Event, JobClaimed, JobReleased, JobRequeued, StepFinished
+from holdfast.model.jobs import JobHead
+from holdfast.model.states import Status
 from holdfast.model.time import DAY, HOUR, MINUTE
 from holdfast.model.worker_identity import Identity, short, worker_name
 

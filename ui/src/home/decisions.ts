@@ -1,13 +1,13 @@
 // What a person may say to each kind of need, what is asked for before it is said, and where it goes.
 
 import { Raw, at, post } from "../core/api";
-import { lookEverywhere, problemIn } from "../core/looking";
-import type { Accepted, Need } from "../core/shapes";
+import { pollEverywhere, problemIn } from "../core/polling";
+import type { Accepted, Need } from "../core/types";
 import { type Field, type Given, type Question, askPerson } from "../parts/dialog";
 import { say, sayProblem } from "../parts/toasts";
 import { span } from "../text/times";
 import { questionField, readAnswer } from "./questions";
-import { raiseFields, readLimits } from "./raising";
+import { raiseFields, readLimits } from "./budget_raise";
 
 export interface Choice {
   name: string;
@@ -31,7 +31,7 @@ export async function choose(choice: Choice): Promise<boolean> {
   try {
     const accepted = await post<Accepted>(choice.path, choice.body(given));
     say((accepted.at_once ? choice.done : choice.sent) + (accepted.repeated ? " It had been received before." : ""));
-    lookEverywhere();
+    pollEverywhere();
     return true;
   } catch (error) {
     sayProblem(problemIn(error));

@@ -2,16 +2,16 @@
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import { type Numbers, isUnpriced, useNumbers } from "../core/numbers";
+import { type TimeSeries, isUnpriced, useTimeSeries } from "../core/time_series";
 import { href, usePlace } from "../core/router";
-import { Section, Trouble } from "../parts/bits";
+import { Section, Trouble } from "../parts/common";
 import { Foreign } from "../parts/text";
 import { midnight, span } from "../text/times";
 import { cost, count, money, plural } from "../text/words";
 import { Chart } from "./chart";
-import { Speeds } from "./speeds";
+import { Latency } from "./latency";
 import { useSamples } from "./samples";
-import { told, toneOf } from "./vitals";
+import { told, toneOf } from "./store_health";
 
 const PERIODS = [
   [60, "hour"],
@@ -21,11 +21,11 @@ const PERIODS = [
 
 const POINTS_MAX = 120;
 
-export function NumbersPage(): JSX.Element {
+export function MetricsPage(): JSX.Element {
   const { query } = usePlace();
   const minutes = PERIODS.find(([n]) => String(n) === query.get("minutes"))?.[0] ?? 60;
   const since = useMemo(midnight, []);
-  const numbers = useNumbers(minutes, since);
+  const series = useTimeSeries(minutes, since);
   const { samples, problem } = useSamples();
   const last = samples.at(-1);
   return (
@@ -36,7 +36,7 @@ export function NumbersPage(): JSX.Element {
           {PERIODS.map(([n, words]) => (
             <a
               key={n}
-              href={href(["numbers"], { minutes: n === 60 ? null : n })}
+              href={href(["dashboard"], { minutes: n === 60 ? null : n })}
               aria-current={n === minutes ? "true" : undefined}
             >
               last {words}
@@ -45,7 +45,7 @@ export function NumbersPage(): JSX.Element {
         </nav>
       </header>
       {problem && samples.length === 0 && <Trouble problem={problem} />}
-      {numbers && <Done numbers={numbers} />}
+      {series && <Done series={series} />}
       {last && (
         <Section title="Store health" aside="thresholds as in deploy/alerts.yml">
           <div class="tiles">
@@ -67,8 +67,8 @@ export function NumbersPage(): JSX.Element {
           </div>
         </Section>
       )}
-      <Speeds samples={samples} />
-      {numbers && <Costs numbers={numbers} />}
+      <Latency samples={samples} />
+      {series && <Costs series={series} />}
     </>
   );
 }
@@ -83,39 +83,39 @@ function grouped(points: readonly number[] | undefined, together: number): numbe
   return found;
 }
 
-function Done({ numbers }: { numbers: Numbers }): JSX.Element {
-  const together = Math.max(Math.ceil(numbers.at.length / POINTS_MAX), 1);
-  const at = useMemo(() => numbers.at.filter((_, nth) => nth % together === 0), [numbers, together]);
-  const each = `per ${span(numbers.step_us * together)}`;
+function Done({ series }: { series: TimeSeries }): JSX.Element {
+  const together = Math.max(Math.ceil(series.at.length / POINTS_MAX), 1);
+  const at = useMemo(() => series.at.filter((_, nth) => nth % together === 0), [series, together]);
+  const each = `per ${span(series.step_us * together)}`;
   const lines = useMemo(
     () => ({
       ends: [
-        { name: "submitted", colour: "--bar-read", points: grouped(numbers.submitted, together) },
-        { name: "completed", colour: "--good", points: grouped(numbers.completed, together) },
-        { name: "failed", colour: "--bad", points: grouped(numbers.failed, together) },
-        { name: "dead-lettered", colour: "--warn", points: grouped(numbers.dead, together) },
+        { name: "submitted", colour: "--bar-read", points: grouped(series.submitted, together) },
+        { name: "completed", colour: "--good", points: grouped(series.completed, together) },
+        { name: "failed", colour: "--bad", points: grouped(series.failed, together) },
+        { name: "dead-lettered", colour: "--warn", points: grouped(series.dead, together) },
       ].filter((one) => one.points.length > 0),
       hands: [
-        { name: "takeovers", colour: "--warn", points: grouped(numbers.takeovers, together) },
-        { name: "outcome unknown", colour: "--bad", points: grouped(numbers.uncertain, together) },
-        { name: "tool calls", colour: "--bar-effect", points: grouped(numbers.tool_calls, together) },
+        { name: "takeovers", colour: "--warn", points: grouped(series.takeovers, together) },
+        { name: "outcome unknown", colour: "--bad", points: grouped(series.uncertain, together) },
+        { name: "tool calls", colour: "--bar-effect", points: grouped(series.tool_calls, together) },
       ].filter((one) => one.points.length > 0),
       tokens: [
-        { name: "input", colour: "--bar-read", points: grouped(numbers.tokens_in, together) },
-        { name: "output", colour: "--bar-model", points: grouped(numbers.tokens_out, together) },
+        { name: "input", colour: "--bar-read", points: grouped(series.tokens_in, together) },
+        { name: "output", colour: "--bar-model", points: grouped(series.tokens_out, together) },
       ].filter((one) => one.points.length > 0),
-      cost: [{ name: "cost", colour: "--accent", points: grouped(numbers.usd_micros, together) }].filter((one) =>
+      cost: [{ name: "cost", colour: "--accent", points: grouped(series.usd_micros, together) }].filter((one) =>
         one.points.some((point) => point > 0),
       ),
     }),
-    [numbers, together],
+    [series, together],
   );
   return (
     <Section
       title="Throughput"
-      aside={numbers.complete === false ? "from the store; still counting" : "from the store"}
+      aside={series.complete === false ? "from the store; still counting" : "from the store"}
     >
-      <Sums numbers={numbers} />
+      <Sums series={series} />
       <div class="charts">
         {lines.ends.length > 0 && (
           <Chart title="Jobs" hint={each} at={at} lines={lines.ends} show={count} sums least={4} />
@@ -132,8 +132,8 @@ function Done({ numbers }: { numbers: Numbers }): JSX.Element {
   );
 }
 
-function Sums({ numbers }: { numbers: Numbers }): JSX.Element {
-  const { today, pickup_us: pickup } = numbers;
+function Sums({ series }: { series: TimeSeries }): JSX.Element {
+  const { today, pickup_us: pickup } = series;
   const tiles: (readonly [string, string])[] = [
     ...(today?.completed === undefined ? [] : [["completed today", count(today.completed)] as const]),
     ...(today?.failed === undefined ? [] : [["failed today", count(today.failed)] as const]),
@@ -157,8 +157,8 @@ function Sums({ numbers }: { numbers: Numbers }): JSX.Element {
   );
 }
 
-function Costs({ numbers }: { numbers: Numbers }): JSX.Element | null {
-  const { by_model: models, by_agent: agents } = numbers;
+function Costs({ series }: { series: TimeSeries }): JSX.Element | null {
+  const { by_model: models, by_agent: agents } = series;
   if (!models?.length && !agents?.length) return null;
   return (
     <div class="two">

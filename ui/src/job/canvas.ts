@@ -2,13 +2,13 @@
 
 import type { RefObject } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
-import type { Trace } from "../core/shapes";
+import type { Trace } from "../core/types";
 import { useStore } from "../core/store";
 import { painted } from "../core/theme";
 import type { Axis } from "./axis";
 import { Painter, type Window, coloursOf, fit } from "./painter";
 import type { Row, Stretch } from "./rows";
-import { HEAD, ROW } from "./viewing";
+import { HEAD, ROW } from "./zoom";
 
 export interface Box {
   width: number;
@@ -48,7 +48,7 @@ export interface Picture {
   now: number;
 }
 
-export function usePainting(
+export function useCanvas(
   head: Ref<HTMLCanvasElement>,
   bars: Ref<HTMLCanvasElement>,
   box: Box,

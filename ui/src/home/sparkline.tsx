@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { count } from "../text/words";
 
-export function Strip({
+export function Sparkline({
   points,
   tone,
   label,

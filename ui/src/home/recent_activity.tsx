@@ -3,19 +3,19 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import { href } from "../core/router";
-import { type Numbers, isUnpriced, useNumbers } from "../core/numbers";
-import { Section } from "../parts/bits";
+import { type TimeSeries, isUnpriced, useTimeSeries } from "../core/time_series";
+import { Section } from "../parts/common";
 import { midnight } from "../text/times";
 import { cost, count } from "../text/words";
-import { Strip } from "./strip";
+import { Sparkline } from "./sparkline";
 
 const SHOWN = ["running", "pending", "waiting", "completed", "failed", "cancelled"] as const;
 
-export function Lately({ totals }: { totals: Record<string, number> | null }): JSX.Element {
+export function RecentActivity({ totals }: { totals: Record<string, number> | null }): JSX.Element {
   const since = useMemo(midnight, []);
-  const numbers = useNumbers(60, since);
+  const series = useTimeSeries(60, since);
   return (
-    <Section title="Recent activity" aside={<a href="/numbers">metrics</a>}>
+    <Section title="Recent activity" aside={<a href="/dashboard">metrics</a>}>
       <div class="tiles">
         {SHOWN.map((status) => (
           <a key={status} class={`tile ${totals?.[status] ? status : ""}`} href={href(["jobs"], { status })}>
@@ -23,7 +23,7 @@ export function Lately({ totals }: { totals: Record<string, number> | null }): J
             <b>{totals === null ? "…" : count(totals[status] ?? 0)}</b>
           </a>
         ))}
-        {numbers && <Hour numbers={numbers} />}
+        {series && <Hour series={series} />}
       </div>
     </Section>
   );
@@ -31,23 +31,23 @@ export function Lately({ totals }: { totals: Record<string, number> | null }): J
 
 const sum = (points: readonly number[] | undefined): number => points?.reduce((all, one) => all + one, 0) ?? 0;
 
-function Hour({ numbers }: { numbers: Numbers }): JSX.Element {
-  const today = numbers.today;
+function Hour({ series }: { series: TimeSeries }): JSX.Element {
+  const today = series.today;
   return (
     <>
-      {numbers.completed && (
+      {series.completed && (
         <div class="tile wide">
           <span>completed in the last hour</span>
-          <b>{count(sum(numbers.completed))}</b>
-          <Strip points={numbers.completed} tone="good" label="jobs completed, per minute" />
+          <b>{count(sum(series.completed))}</b>
+          <Sparkline points={series.completed} tone="good" label="jobs completed, per minute" />
         </div>
       )}
-      {numbers.failed && (
+      {series.failed && (
         <div class="tile wide">
           <span>failed or dead-lettered in the last hour</span>
-          <b>{count(sum(numbers.failed) + sum(numbers.dead))}</b>
-          <Strip
-            points={numbers.failed.map((n, nth) => n + (numbers.dead?.[nth] ?? 0))}
+          <b>{count(sum(series.failed) + sum(series.dead))}</b>
+          <Sparkline
+            points={series.failed.map((n, nth) => n + (series.dead?.[nth] ?? 0))}
             tone="bad"
             label="jobs failed, per minute"
           />

@@ -1,20 +1,20 @@
 // A page that breaks says so, and does not take the way to the others with it.
 
 import { Component, type ComponentChildren, type JSX } from "preact";
-import { Trouble } from "./bits";
+import { Trouble } from "./common";
 
-interface FenceProps {
+interface ErrorBoundaryProps {
   /** Another place is another try. */
   place: string;
   children: ComponentChildren;
 }
 
-interface FenceState {
+interface ErrorBoundaryState {
   broke: { place: string; what: string } | null;
 }
 
-export class Fence extends Component<FenceProps, FenceState> {
-  override state: FenceState = { broke: null };
+export class ErrorBoundary extends Component<ErrorBoundaryProps, ErrorBoundaryState> {
+  override state: ErrorBoundaryState = { broke: null };
 
   override componentDidCatch(error: unknown): void {
     const what = error instanceof Error ? error.message : String(error);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ALL, foldsText, readFolds, readZoom, zoomText } from "../src/job/looking_text";
+import { ALL, foldsText, readFolds, readZoom, zoomText } from "../src/job/view_state_text";
 
 const scopes = ["/a", "/a/b", "/c"];
 

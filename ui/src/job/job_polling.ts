@@ -3,22 +3,22 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { at } from "../core/api";
-import { type Looked, useLook } from "../core/looking";
-import type { Job, Trace } from "../core/shapes";
+import { type Polled, usePoll } from "../core/polling";
+import type { Job, Trace } from "../core/types";
 import { isOver } from "../text/words";
 
 export interface Reading {
-  job: Looked<Job>;
-  trace: Looked<Trace>;
+  job: Polled<Job>;
+  trace: Polled<Trace>;
 }
 
 const BEHIND_ALL = 1_000_000_000;
 
 export function useJob(id: string): Reading {
   const [over, setOver] = useState(false);
-  const head = useLook<unknown>(at`/api/jobs/${id}/events?after=${BEHIND_ALL}&limit=1`, over ? 10_000 : 1000);
-  const job = useLook<Job>(at`/api/jobs/${id}`, null);
-  const trace = useLook<Trace>(at`/api/jobs/${id}/trace?bodies=none`, null);
+  const head = usePoll<unknown>(at`/api/jobs/${id}/events?after=${BEHIND_ALL}&limit=1`, over ? 10_000 : 1000);
+  const job = usePoll<Job>(at`/api/jobs/${id}`, null);
+  const trace = usePoll<Trace>(at`/api/jobs/${id}/trace?bodies=none`, null);
   const isKnown = job.value !== null;
   useEffect(() => {
     // What is over does not change; of anything else the head may have moved since it was read.

@@ -16,7 +16,7 @@ export function note(who: string, at: number): void {
   seen.set(who, [...beats.filter((one) => one > at - KEPT_US && one < at), at]);
 }
 
-export function Beats({ who, every_us, since }: { who: string; every_us: number; since: number }): JSX.Element {
+export function Heartbeats({ who, every_us, since }: { who: string; every_us: number; since: number }): JSX.Element {
   const now = useNow();
   const beats = (seen.get(who) ?? []).filter((one) => one > now - KEPT_US);
   const last = beats.at(-1) ?? since;

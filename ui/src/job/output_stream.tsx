@@ -1,17 +1,17 @@
-// What the job says while it runs, as it says it. A call that is made again says everything again: what the lost attempt
-// said is struck through, so that nobody takes both for the answer.
+// Output stream of a job, as it arrives. A call that is sent again streams its output again: the output of the superseded
+// attempt is struck through.
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { at } from "../core/api";
-import { lookEverywhere } from "../core/looking";
+import { pollEverywhere } from "../core/polling";
 import { type StreamState, listen } from "../core/sse";
-import { Section } from "../parts/bits";
+import { Section } from "../parts/common";
 import { Block, Foreign } from "../parts/text";
 import { type Passage, heard } from "./passages";
 
 /** Listens as long as it is shown. */
-export function useWords(jobId: string, over: boolean): { passages: readonly Passage[]; state: StreamState | null } {
+export function useOutputStream(jobId: string, over: boolean): { passages: readonly Passage[]; state: StreamState | null } {
   const [passages, setPassages] = useState<readonly Passage[]>([]);
   const [state, setState] = useState<StreamState | null>(null);
   useEffect(() => {
@@ -30,7 +30,7 @@ export function useWords(jobId: string, over: boolean): { passages: readonly Pas
       told(told) {
         waiting.push({ event: told.event, data: told.data });
         frame ||= requestAnimationFrame(flush);
-        if (told.event === "end" && !over) lookEverywhere();
+        if (told.event === "end" && !over) pollEverywhere();
       },
       isLast: (told) => told.event === "end",
       state: setState,
@@ -43,8 +43,8 @@ export function useWords(jobId: string, over: boolean): { passages: readonly Pas
   return { passages, state };
 }
 
-export function Said({ jobId, over }: { jobId: string; over: boolean }): JSX.Element | null {
-  const { passages, state } = useWords(jobId, over);
+export function OutputStream({ jobId, over }: { jobId: string; over: boolean }): JSX.Element | null {
+  const { passages, state } = useOutputStream(jobId, over);
   if (passages.length === 0) return null;
   return (
     <Section title="Output stream" aside={over ? "kept for a limited time" : <Streaming state={state} />}>

@@ -1,7 +1,7 @@
 // How one looks at a waterfall, as text: how close, and what is folded.
 
 import type { Window } from "./painter";
-import { clampWindow } from "./viewing";
+import { clampWindow } from "./zoom";
 
 export const ALL: Window = { from: 0, to: 1 };
 const DIGITS = 5;

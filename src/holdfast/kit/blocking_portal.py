@@ -1,12 +1,12 @@
-"""Blocking calls on an async store: the one place where the two meet.
+"""Portal: blocking calls on an async store.
 
-A store lives on an event loop. Whoever has a loop of their own, in ordinary blocking code, gets a thread with an event
-loop per open store, and may call from any thread.
+A store needs an event loop. For blocking code the portal runs a thread with an event loop per open store; any thread
+may call it.
 
-A SQLite file takes calls from many loops, and a change of thread costs as much as a commit does on a busy machine. So
+A SQLite file accepts calls from many loops, and a change of thread costs as much as a commit on a busy machine. So
 there each calling thread has a small loop of its own that runs while it waits; commits that come together from many
-threads are still one. A brief read needs no loop at all: it never waits for anything, so it runs right where it is
-asked for, and a look into the ledger costs what the database costs.
+threads are still one. A brief read needs no loop at all: it never waits, so it runs in the calling thread, and a lookup
+in the ledger costs only the database query.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final, Self, TypeVar
 
 from holdfast.engine.host_processes import HostProcesses, Processes
 from holdfast.errors import InvalidSetting, Misuse, StoreUnavailable
-from holdfast.kit.flights import SingleFlight
+from holdfast.kit.single_flight import SingleFlight
 from holdfast.model.ids import IdSource, RandomIds
 from holdfast.model.worker_identity import worker_name
 from holdfast.runtime import open_store
@@ -37,23 +37,23 @@ _AT_ONCE: Final = _IN_PLACE | {Tier.MEMORY}
 
 
 class _Loop:
-    """A thread's event loop, closed when the thread ends and nobody holds it any more."""
+    """A thread's event loop, closed when the thread has ended and nothing refers to it any more."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        # Not `__del__`: of two things that go together nobody knows which goes first, and the loop would complain.
+        # Not `__del__`: the order in which two objects are finalized together is undefined, and the loop would warn.
         weakref.finalize(self, _close, self.loop)
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:
-    if not loop.is_running():  # at the end of a process a daemon's thread may still be at work
+    if not loop.is_running():  # at process exit a daemon thread may still be running it
         loop.close()
 
 
 class Database:
-    """An open store for blocking code. Get it from `get_db`; it is what every `conn=` of the kit takes.
+    """An open store for blocking code. `get_db` returns it; every `conn=` of the kit takes it.
 
-    A process may end without closing it: what was acknowledged is durable, as after a kill.
+    A process may end without closing it: acknowledged writes are durable, as after a kill.
     """
 
     def __init__(self, where: str, clock: Clock | None = None, ids: IdSource | None = None) -> None:
@@ -74,12 +74,12 @@ class Database:
             self._stop()
             raise
         self.clock: Clock = self.store.clock
-        """Store time: what leases and ledger rows are dated with."""
+        """Store time: dates leases and ledger rows."""
         self._at_once = self.store.tier in _AT_ONCE
         self._in_place = self.store.tier in _IN_PLACE
         self._own = threading.local()
         self.on_server = not self._at_once and clock is None
-        """Whether leases go by a server's clock; else by the ticks of this host."""
+        """Whether leases use a server's clock; else they use the ticks of this host."""
         self._me = self._name()
 
     @property
@@ -92,11 +92,11 @@ class Database:
         return clock is self._given_clock
 
     def lease_now_us(self) -> int:
-        """The time that leases of this store are measured in, as this process knows it."""
+        """The time in which leases of this store are measured, as this process knows it."""
         return self.clock.wall_us() if self.on_server else self.clock.tick_us()
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
-        """What the call gives. Blocks; any thread may do so but the store's own."""
+        """Run the call and return its result. Blocks; any thread but the store's own may call it."""
         self._must_be_open(call)
         if not self._in_place or _in_a_loop():
             return self._call(call)
@@ -106,7 +106,8 @@ class Database:
         return own.loop.run_until_complete(call)
 
     def look(self, call: Coroutine[Any, Any, T]) -> T:
-        """What a brief read gives. It must be one: a point lookup through a port that says so."""
+        """Run a brief read and return its result. The call must be a point lookup through a port that says that it
+        never waits."""
         self._must_be_open(call)
         if not self._at_once:
             return self._call(call)
@@ -120,7 +121,7 @@ class Database:
         raise AssertionError(msg)
 
     def close(self) -> None:
-        """The store is closed and its thread has ended. Saying it twice is fine."""
+        """Close the store; returns when its thread has ended. A second call does nothing."""
         with self._lock:
             if self._closed or os.getpid() != self.pid:
                 return
@@ -162,7 +163,8 @@ class Database:
 
 
 def _in_a_loop() -> bool:
-    """Whether this thread is inside an event loop: somebody calls from async code, and means to wait."""
+    """Whether this thread already runs an event loop, because async code makes the blocking call: then the store's
+    thread runs it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -179,7 +181,7 @@ _REGISTRY_LOCK: Final = threading.RLock()
 def get_db(
     db_path: str | Path | Database | None = None, *, clock: Clock | None = None, ids: IdSource | None = None
 ) -> Database:
-    """The store at this place, opened once per process: a file, or an address such as `postgresql://…` or `memory:`.
+    """The store at this address, opened once per process: a file, or a URL such as `postgresql://…` or `memory:`.
 
     Without one it is the store named by HOLDFAST_STORE, or `holdfast.db` here. Clock and ids are for tests.
     """
@@ -199,7 +201,7 @@ def get_db(
 
 
 def need_db(conn: object, db_path: str | Path | None = None) -> Database:
-    """The store behind a `conn=` argument. Another connection to the same file is refused, not used."""
+    """The store of a `conn=` argument. A connection of another library to the same file is rejected."""
     if isinstance(conn, Database):
         return conn
     if conn is None or isinstance(conn, str | Path):

@@ -2,12 +2,12 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { ask, here } from "../core/router";
-import { foldsText, readFolds, readZoom, zoomText } from "./looking_text";
+import { foldsText, readFolds, readZoom, zoomText } from "./view_state_text";
 import type { Window } from "./painter";
 
 const SETTLED_MS = 250;
 
-export interface Looked {
+export interface ViewState {
   window: Window;
   setWindow(next: Window | ((before: Window) => Window)): void;
   toScale: boolean;
@@ -19,7 +19,7 @@ export interface Looked {
 }
 
 /** As the address says at first; and the address says it again as soon as nothing moves any more. */
-export function useLooked(scopes: readonly string[]): Looked {
+export function useViewState(scopes: readonly string[]): ViewState {
   const [window, setWindow] = useState<Window>(() => readZoom(here().query.get("zoom")));
   const [toScale, setToScale] = useState(() => here().query.get("scale") === "true");
   const [folded, setFolded] = useState(() => readFolds(here().query.get("folded"), scopes));

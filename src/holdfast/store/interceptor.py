@@ -1,4 +1,5 @@
-"""A store all of whose calls go through one function: to watch it, to fail on purpose, to die at a named point."""
+"""Store interceptor: passes every call of a store through one function, to observe it, to inject faults, or to crash at
+a named point."""
 
 from __future__ import annotations
 
@@ -36,35 +37,35 @@ if TYPE_CHECKING:
 
 Call = Callable[..., Awaitable[Any]]
 Around = Callable[[str, Call, tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
-"""What happens instead of a call: its name (`journal.append`), the call itself, its arguments."""
+"""The interceptor. It gets the name of a call (`journal.append`), the method, and its arguments."""
 
 
 class _Port:
-    """One noun of a store, with every call of it led through `around`."""
+    """One port of a store; passes each of its calls through `around`."""
 
-    def __init__(self, port: Any, noun: str, around: Around) -> None:
+    def __init__(self, port: Any, name: str, around: Around) -> None:
         self._port = port
-        self._noun = noun
+        self._name = name
         self._around = around
 
     is_near = False
-    """Nothing goes past `around`: a journal is asked the long way."""
+    """False, so that group commit does not use `append_now`, which is no coroutine and would bypass `around`."""
 
-    def __getattr__(self, verb: str) -> Any:
-        method = getattr(self._port, verb)
+    def __getattr__(self, method_name: str) -> Any:
+        method = getattr(self._port, method_name)
         if not inspect.iscoroutinefunction(method):
             return method
-        name, around = f"{self._noun}.{verb}", self._around
+        name, around = f"{self._name}.{method_name}", self._around
 
-        async def led(*args: Any, **options: Any) -> Any:
+        async def intercepted(*args: Any, **options: Any) -> Any:
             return await around(name, method, args, options)
 
-        self.__dict__[verb] = led
-        return led
+        self.__dict__[method_name] = intercepted
+        return intercepted
 
 
 class InterceptedStore:
-    """A store all of whose calls go through one function."""
+    """A store whose calls all pass through one function."""
 
     def __init__(self, store: Store, around: Around) -> None:
         self.inner = store

@@ -2,15 +2,15 @@
 
 import type { JSX } from "preact";
 import { visible } from "../text/visible";
-import type { Box } from "./painting";
+import type { Box } from "./canvas";
 import { Label, Tail } from "./row";
 import type { Row } from "./rows";
-import { ROW } from "./viewing";
+import { ROW } from "./zoom";
 
 const BEYOND = 4;
 const NARROW = "(max-width: 1180px)";
 
-/** On a narrow screen the chosen step is below the rows: somebody who points at a row wants to see it. */
+/** On a narrow screen the chosen step is below the rows: a click on a row scrolls to it. */
 function bringStep(): void {
   if (!matchMedia(NARROW).matches) return;
   requestAnimationFrame(() => document.querySelector(".step")?.scrollIntoView({ block: "nearest" }));

@@ -9,7 +9,7 @@ import { visible } from "../text/visible";
 import { say } from "./toasts";
 import { Foreign } from "./text";
 
-/** A word with a tone; the dot says it to whoever does not read, the word to whoever sees no colour. */
+/** A status label: a coloured dot, and the word for readers who do not see colour. */
 export function Pill({
   tone,
   children,

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import { Section } from "../parts/bits";
+import { Section } from "../parts/common";
 import { span } from "../text/times";
 import { plural } from "../text/words";
 import { Chart, type Line, type Threshold } from "./chart";
@@ -55,7 +55,7 @@ const WAITED: readonly Threshold[] = [
   { value: 600, name: "very slow", tone: "bad" },
 ];
 
-export function Speeds({ samples }: { samples: readonly Sample[] }): JSX.Element | null {
+export function Latency({ samples }: { samples: readonly Sample[] }): JSX.Element | null {
   const at = useMemo(() => samples.map((one) => one.at), [samples]);
   const shown = useMemo(
     () =>

@@ -1,4 +1,4 @@
-"""A task's checkpoints as its journal tells them."""
+"""Index of a task's checkpoints, built from its journal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SMALL: Final = 64 * 1024
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A point that was reached. `verified` is the last verdict on record; asking for it again may give another."""
+    """A committed checkpoint. `verified` is the last recorded verdict; a new verification may give another."""
 
     checkpoint_id: str
     task_id: str
@@ -57,7 +57,7 @@ class Checkpoint:
 
 
 class Entry(msgspec.Struct):
-    """A checkpoint as the index of its task knows it: where its facts lie, and how it stands."""
+    """A checkpoint in the index of its task: where its events are, and its state."""
 
     step_id: str
     kind: str
@@ -75,14 +75,14 @@ class Entry(msgspec.Struct):
 
 @dataclass
 class Index:
-    """A task's journal as far as it was read. Facts do not change, so only what is new is ever read again."""
+    """Index of a task's journal as far as it was read. Events do not change, so only new ones are read."""
 
     seq: int = 0
     commits: int = 0
     entries: dict[str, Entry] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     recent: OrderedDict[int, SealedEvent] = field(default_factory=OrderedDict)
-    """The last facts, if they are small: whoever commits a step looks at its two facts next."""
+    """The last events, if they are small: the process that commits a step reads its two events next."""
 
     def take(self, sealed: SealedEvent) -> None:
         self.seq = sealed.seq
@@ -102,13 +102,13 @@ class Index:
             case CheckpointVerified() as verified:
                 self.entries[verified.checkpoint_id].holds = verified.holds
             case CheckpointsDropped() as dropped:
-                for one in dropped.checkpoint_ids:
-                    self.entries[one].dropped = True
+                for step_id in dropped.checkpoint_ids:
+                    self.entries[step_id].dropped = True
 
     def _commit(self, seq: int, committed: CheckpointCommitted) -> None:
         entry = self.entries[committed.checkpoint_id]
         if entry.committed_seq:
-            return  # two processes committed one step: the first one did
+            return  # two processes committed one step: the first commit counts
         self.commits += 1
         entry.committed_seq, entry.number = seq, self.commits
         entry.name, entry.holds = committed.name, committed.holds
@@ -119,6 +119,6 @@ class Index:
         return self.entries.get(self.names.get(checkpoint_id, checkpoint_id))
 
     def newest(self) -> Iterator[Entry]:
-        """What is there to go back to, the latest first."""
+        """The checkpoints that can be rolled back to, the latest first."""
         there = [entry for entry in self.entries.values() if entry.committed_seq and not entry.dropped]
         return iter(sorted(there, key=lambda entry: -entry.number))

@@ -1,11 +1,11 @@
-// Looking again and again, while somebody looks: what a page shows is asked for anew every few seconds.
+// Polling: what a visible page shows is requested again every few seconds.
 
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, get, type Problem } from "./api";
 import { useBearer } from "./auth";
 import { store, useStore } from "./store";
 
-export interface Looked<T> {
+export interface Polled<T> {
   value: T | null;
   problem: Problem | null;
   /** When it was last heard, whether or not it had changed. */
@@ -14,9 +14,9 @@ export interface Looked<T> {
   again(): void;
 }
 
-// Somebody has said something: whatever is shown is looked at anew, without waiting for its turn.
+// A command was sent: everything shown is requested again at once.
 const spoken = store(0);
-export const lookEverywhere = (): void => spoken.set(spoken.get() + 1);
+export const pollEverywhere = (): void => spoken.set(spoken.get() + 1);
 
 export function problemIn(error: unknown): Problem {
   if (error instanceof ApiError) return error.problem;
@@ -26,7 +26,7 @@ export function problemIn(error: unknown): Problem {
 
 /** What lies at a path (null: nothing is asked), looked at every so many milliseconds while the page is visible, and at
  * once when `moved` is another number. */
-export function useLook<T>(path: string | null, everyMs: number | null, moved = 0): Looked<T> {
+export function usePoll<T>(path: string | null, everyMs: number | null, moved = 0): Polled<T> {
   const [state, setState] = useState<{ path: string | null; value: T | null; problem: Problem | null; at: number }>({
     path,
     value: null,

@@ -4,7 +4,7 @@ import { bytes, count } from "../text/words";
 import { span } from "../text/times";
 import { type Sample, sum } from "./prometheus";
 
-export interface Vital {
+export interface HealthFigure {
   name: string;
   metric: string;
   show(value: number): string;
@@ -17,7 +17,7 @@ export interface Vital {
 const seconds = (value: number): string => span(value * 1_000_000);
 const percent = (value: number): string => `${(value * 100).toFixed(0)}%`;
 
-export const VITALS: readonly Vital[] = [
+export const HEALTH_FIGURES: readonly HealthFigure[] = [
   { name: "oldest ready job", metric: "holdfast_oldest_ready_seconds", show: seconds, warn: 60, bad: 600 },
   { name: "calls of unknown outcome", metric: "holdfast_uncertain_calls", show: count, warn: 1 },
   { name: "stalled jobs", metric: "holdfast_stalled_jobs", show: count, warn: 1 },
@@ -46,14 +46,14 @@ export const VITALS: readonly Vital[] = [
   { name: "cached responses", metric: "holdfast_cache_entries", show: count },
 ];
 
-export function toneOf(vital: Vital, value: number): "bad" | "warn" | "" {
+export function toneOf(vital: HealthFigure, value: number): "bad" | "warn" | "" {
   const beyond = (bound: number | undefined): boolean =>
     bound !== undefined && (vital.low ? value < bound : Math.abs(value) >= bound);
   return beyond(vital.bad) ? "bad" : beyond(vital.warn) ? "warn" : "";
 }
 
-export function told(sample: Sample): { vital: Vital; value: number }[] {
-  return VITALS.flatMap((vital) => {
+export function told(sample: Sample): { vital: HealthFigure; value: number }[] {
+  return HEALTH_FIGURES.flatMap((vital) => {
     const value = sum(sample, vital.metric);
     return value === null ? [] : [{ vital, value }];
   });

@@ -18,7 +18,7 @@ export function parse(text: string, at: number): Sample {
   return { at, values };
 }
 
-/** The sum over all labels, or over those that have all of these words in them; null if nobody tells. */
+/** The sum over all labels, or over those that have all of these words in them; null if there is no such sample. */
 export function sum(sample: Sample, name: string, ...having: string[]): number | null {
   let found: number | null = null;
   for (const [key, value] of sample.values) {

@@ -1,8 +1,8 @@
 // Figures over time. The server counts them in the store; a server that cannot leaves fields out, and what is missing is not shown.
 
-import { useLook } from "./looking";
+import { usePoll } from "./polling";
 
-export interface Numbers {
+export interface TimeSeries {
   step_us: number;
   at: readonly number[];
   submitted?: readonly number[];
@@ -39,9 +39,9 @@ export interface Numbers {
 }
 
 /** Whether the models of today have no known price: tokens were used, and nothing was charged. */
-export const isUnpriced = (today: NonNullable<Numbers["today"]>): boolean =>
+export const isUnpriced = (today: NonNullable<TimeSeries["today"]>): boolean =>
   !today.usd_micros && (today.tokens_in ?? 0) + (today.tokens_out ?? 0) > 0;
 
-export function useNumbers(minutes: number, todaySince: number): Numbers | null {
-  return useLook<Numbers>(`/api/numbers?minutes=${minutes}&today_since=${todaySince}`, 15_000).value;
+export function useTimeSeries(minutes: number, todaySince: number): TimeSeries | null {
+  return usePoll<TimeSeries>(`/api/time-series?minutes=${minutes}&today_since=${todaySince}`, 15_000).value;
 }

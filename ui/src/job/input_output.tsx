@@ -1,8 +1,8 @@
 // What the job was given, and what came of it.
 
 import type { JSX } from "preact";
-import type { Job } from "../core/shapes";
-import { Section } from "../parts/bits";
+import type { Job } from "../core/types";
+import { Section } from "../parts/common";
 import { Named, Value } from "../parts/text";
 import { Traceback } from "../parts/traceback";
 import { lastError, tracebackText } from "../text/traceback";

@@ -1,7 +1,7 @@
-// What happens to jobs, heard as it happens. Whoever shows a list looks at it anew when something has moved, and while the
-// stream is open hardly otherwise.
+// Job feed: changes of jobs over server-sent events. A list is polled again when a job in it has changed, and rarely
+// otherwise while the stream is open.
 
-import { type Looked, useLook } from "./looking";
+import { type Polled, usePoll } from "./polling";
 import { listen } from "./sse";
 import { store, useStore } from "./store";
 
@@ -21,7 +21,7 @@ function note(): void {
 }
 
 /** Listens until it is told to stop. A server that has no such stream is asked again and again instead. */
-export function hearJobs(): () => void {
+export function subscribeToJobs(): () => void {
   let wasCut = false;
   const stop = listen("/api/feed/jobs", {
     told: note,
@@ -38,7 +38,7 @@ export function hearJobs(): () => void {
 }
 
 /** What lies there, as of the last move of any job; without a stream as of a few moments ago. */
-export function useJobsLook<T>(path: string | null, everyMs: number): Looked<T> {
+export function useJobsPoll<T>(path: string | null, everyMs: number): Polled<T> {
   const nth = useStore(moved);
-  return useLook<T>(path, useStore(hears) ? WHILE_HEARD_MS : everyMs, nth);
+  return usePoll<T>(path, useStore(hears) ? WHILE_HEARD_MS : everyMs, nth);
 }
