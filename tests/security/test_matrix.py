@@ -22,8 +22,8 @@ from holdfast.model.jobs import JobFilter
 from holdfast.model.worker_presence import Presence, WorkerOffer
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.openapi import _PART
-from holdfast.server.routes import ENDPOINTS
-from holdfast.server.routes import get_openapi as document
+from holdfast.server.special_routes import ENDPOINTS
+from holdfast.server.special_routes import get_openapi as document
 from holdfast.testing.conformance.harness import Backend
 from tests.api.client.job_states import Lives
 from tests.api.client.test_agents import CLERK, answered

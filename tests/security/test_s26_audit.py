@@ -13,7 +13,7 @@ from holdfast.model.access import Role
 from holdfast.model.audit import breaks
 from holdfast.model.hash_chain import EMPTY
 from holdfast.model.time import MINUTE
-from holdfast.server.routes import ENDPOINTS
+from holdfast.server.special_routes import ENDPOINTS
 from holdfast.testing.conformance.harness import Backend
 from tests.api.server.test_commands import WORDS
 from tests.cli.conftest import CommandDesk

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.api import needs
+from holdfast.api import job_needs
 from holdfast.api.context import ApiContext
 from holdfast.api.job_records import Need
 from holdfast.api.list_pages import cut_page
@@ -31,7 +31,7 @@ async def list_needs(api: ApiContext, request: ListNeeds) -> Page[Need]:
 
     They are of jobs that wait for nothing else, and of running jobs with an uncertain call, an approval or a question
     open."""
-    return _page(request, "needs", await needs.list_needs(api.store.jobs, api.namespace, api.load))
+    return _page(request, "needs", await job_needs.list_needs(api.store.jobs, api.namespace, api.load))
 
 
 class ListApprovals(PageRequest, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class ListApprovals(PageRequest, frozen=True, kw_only=True):
 @operation("GET", "/api/approvals", scope=AccessScope.READ)
 async def list_approvals(api: ApiContext, request: ListApprovals) -> Page[Need]:
     """List calls that wait for approval, longest waiting first."""
-    open_needs = await needs.list_needs(api.store.jobs, api.namespace, api.load)
+    open_needs = await job_needs.list_needs(api.store.jobs, api.namespace, api.load)
     return _page(request, "approvals", tuple(need for need in open_needs if need.approval_id is not None))
 
 
@@ -70,5 +70,5 @@ async def list_dead_letters(api: ApiContext, request: ListDeadLetters) -> Page[N
     job_filter = JobFilter(namespace=api.namespace, wait_reason=WaitReason.DEAD_LETTER)
     page = await api.store.jobs.list(job_filter, limit=request.limit, cursor=request.cursor)
     jobs = [await api.load(record.job_id) for record in page]
-    all_needs = (need for job in jobs for need in needs.needs_of(job))
+    all_needs = (need for job in jobs for need in job_needs.needs_of(job))
     return Page(tuple(need for need in all_needs if need.reason is WaitReason.DEAD_LETTER), page.next)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 
 from holdfast.api.command_checks import over
+from holdfast.api.job_needs import find_budget_stop
 from holdfast.api.job_snapshot import Loaded
-from holdfast.api.needs import find_budget_stop
 from holdfast.errors import InvalidMove, InvalidPayload, NotFound
 from holdfast.model import budget as money
 from holdfast.model.budget import OPTIONS, Budget

@@ -6,9 +6,9 @@ import re
 import shlex
 from typing import Any, Final
 
+from holdfast.api.job_needs import answer_to, approvals_of, uncertain_need, word_on
 from holdfast.api.job_records import Accepted
 from holdfast.api.job_snapshot import Loaded
-from holdfast.api.needs import answer_to, approvals_of, uncertain_need, word_on
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, KeyReused, NotFound
 from holdfast.model import canonical
 from holdfast.model.events import CancelRequested, Event, JobRequeued, ProgressReported, ToolReconciled

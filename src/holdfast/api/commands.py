@@ -1,5 +1,7 @@
 """Commands to a job: cancel, signal, answer, reconcile, resume, raise a budget. Each is durable when it is accepted,
-and takes effect once under its operation id."""
+and takes effect once under its operation id. A command to a job that no worker runs is applied at once, by a short hold
+of the job, if nothing else must learn of it.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,15 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from holdfast.api import budget_raise, command_checks, needs
+from holdfast.api import budget_raise, command_checks, job_needs
 from holdfast.api.context import ApiContext
+from holdfast.api.job_needs import open_children
 from holdfast.api.job_records import Accepted
 from holdfast.api.job_snapshot import Loaded
 from holdfast.api.operation import operation
 from holdfast.api.questions import check_answer, match_answer
 from holdfast.api.requests import CommandRequest, JobId, Name, OperationRequest, Whole
 from holdfast.api.sender_liveness import check_not_standing_still
-from holdfast.api.short_hold import needs_its_worker, unless_moved
 from holdfast.errors import InvalidMove, NotFound
 from holdfast.model.access import AccessScope
 from holdfast.model.append import Move
@@ -26,7 +28,7 @@ from holdfast.model.ids import check_name
 from holdfast.model.jobs import JobFilter
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import HELD, TERMINAL, MailKind, Status, WaitReason
-from holdfast.store.ports.journal import Ruling
+from holdfast.store.ports.journal import Decide, Ruling
 
 COMMAND_ERRORS: Final = (404, 409, 415, 422)
 RECENTLY_ENDED: Final = 100
@@ -176,9 +178,9 @@ async def reconcile_step(api: ApiContext, request: ReconcileStep) -> Accepted:
     if decision in command_checks.RESENDS:
         await check_not_standing_still(api.store, job, step_key, generation)
     command_checks.check_reconcile(job, body, now=api.clock.wall_us())
-    need = needs.uncertain_need(job, step_key, generation)
+    need = job_needs.uncertain_need(job, step_key, generation)
     accepted = await api.send(job, mail, "reconcile")
-    command_checks.must_be_first(needs.word_on(await api.load(job_id), need), mail)
+    command_checks.must_be_first(job_needs.word_on(await api.load(job_id), need), mail)
     return accepted
 
 
@@ -235,7 +237,7 @@ async def _decide(api: ApiContext, request: DecideCall, decision: str) -> Accept
         return earlier
     command_checks.check_approval(job, approval_id, now=api.clock.wall_us())
     accepted = await api.send(job, mail, decision)
-    command_checks.must_be_first(needs.answer_to(await api.load(job.head.job_id), approval_id), mail)
+    command_checks.must_be_first(job_needs.answer_to(await api.load(job.head.job_id), approval_id), mail)
     return accepted
 
 
@@ -258,7 +260,7 @@ async def _find_job_of(api: ApiContext, approval_id: str, operation_id: str | No
     ):
         async for record in api.jobs(job_filter):
             job = await api.load(record.job_id)
-            if approval_id in needs.approvals_of(job):
+            if approval_id in job_needs.approvals_of(job):
                 return job
     for status in TERMINAL if operation_id is not None else ():
         ended = JobFilter(namespace=api.namespace, status=status)
@@ -413,3 +415,14 @@ async def raise_budget(api: ApiContext, request: RaiseBudget) -> Accepted:
         if budget_raise.waits_for(other, mail):
             await api.store.post.send(msgspec.structs.replace(mail, job_id=record.job_id))
     return accepted
+
+
+def needs_its_worker(job: Loaded) -> bool:
+    """Whether the job's end must reach a parent or children: only the worker that executes it notifies them."""
+    return job.created.parent_job_id is not None or bool(open_children(job))
+
+
+def unless_moved(job: Loaded, ruling: Ruling) -> Decide:
+    """Applies the ruling only if the job has not moved since it was loaded."""
+    loaded_seq = job.facts[-1].seq
+    return lambda head: ruling if head.head_seq == loaded_seq else None

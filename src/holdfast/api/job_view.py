@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.api.job_needs import find_causes, needs_of
 from holdfast.api.job_records import BudgetView, Checked, EventView, JobView
 from holdfast.api.job_snapshot import Loaded
-from holdfast.api.needs import find_causes, needs_of
 from holdfast.api.plan_view import plans_of
 from holdfast.engine.verify.journal_checks import judge_alone
 from holdfast.model import budget as money

@@ -315,11 +315,7 @@ async def open_process(
         leaves_suspects=isolation is None,
     )
     process = process_class(
-        store,
-        worker,
-        scribe,
-        maintenance,
-        heartbeat,
+        *(store, worker, scribe, maintenance, heartbeat),
         serving=False,
         schedules=schedules,
         worker_command=worker_command,

@@ -42,8 +42,8 @@ from holdfast.server.rate_limits import Meter
 from holdfast.server.request import ApiRequest, House, read_body, read_operation, read_query
 from holdfast.server.request_metrics import CODE, ROUTE, measure_responses
 from holdfast.server.responses import ApiResponse, encode_json, respond
-from holdfast.server.routes import ENDPOINTS
 from holdfast.server.settings import Settings
+from holdfast.server.special_routes import ENDPOINTS
 from holdfast.store.clock import Clock, SystemClock
 from holdfast.store.contract import Store
 from holdfast.worker.maintenance import EVERY_ROUND, Maintenance, Neighbours

@@ -16,9 +16,9 @@ from holdfast.model.access import Role
 from holdfast.server.app import Service, make_app
 from holdfast.server.metrics.meter import Metrics
 from holdfast.server.origin_checks import Principal
-from holdfast.server.routes import WORKER_ENDPOINTS
 from holdfast.server.serving import Server, bind_socket, url_of
 from holdfast.server.settings import Settings
+from holdfast.server.special_routes import WORKER_ENDPOINTS
 from holdfast.store.contract import Store
 
 

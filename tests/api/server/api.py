@@ -17,9 +17,9 @@ from holdfast.model.jobs import JobFilter
 from holdfast.server.endpoints import Router
 from holdfast.server.openapi import _PART
 from holdfast.server.problems import Refusal
-from holdfast.server.routes import ENDPOINTS
-from holdfast.server.routes import get_openapi as document
 from holdfast.server.settings import Settings
+from holdfast.server.special_routes import ENDPOINTS
+from holdfast.server.special_routes import get_openapi as document
 from holdfast.testing.conformance.harness import Backend
 from tests.api.client.job_states import Lives, lives
 from tests.api.server.served import served

@@ -11,9 +11,9 @@ from holdfast.server.app import Service, make_app
 from holdfast.server.endpoints import Endpoint
 from holdfast.server.origin_checks import Authorise
 from holdfast.server.page import StaticPage
-from holdfast.server.routes import ENDPOINTS
 from holdfast.server.serving import Server, bind_socket, url_of
 from holdfast.server.settings import Settings
+from holdfast.server.special_routes import ENDPOINTS
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 

@@ -11,7 +11,7 @@ import jsonschema_rs
 import pytest
 
 from holdfast.server.openapi import _PART
-from holdfast.server.routes import ENDPOINTS, get_openapi
+from holdfast.server.special_routes import ENDPOINTS, get_openapi
 from holdfast.testing.conformance.harness import Backend
 from tests.api.server.api import api
 from tests.support.project import ROOT

@@ -30,7 +30,7 @@ from holdfast.server.mcp.lease_keeper import Keeping
 from holdfast.server.mcp.operation_tools import to_tool
 from holdfast.server.mcp.tools import McpContext
 from holdfast.server.operation_routes import operations, to_endpoint
-from holdfast.server.routes import ENDPOINTS
+from holdfast.server.special_routes import ENDPOINTS
 from holdfast.store.clock import SystemClock
 from tests.api.server.served import served
 from tests.support.fixtures.stores import SqliteBackend

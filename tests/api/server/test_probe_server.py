@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from holdfast.server.routes import WORKER_ENDPOINTS
+from holdfast.server.special_routes import WORKER_ENDPOINTS
 from tests.api.server.api import as_owner
 from tests.api.server.test_metrics import Read
 from tests.api.server.test_serve import holdfast, serving

@@ -128,7 +128,7 @@ def test_ports_agree() -> None:
 
 
 def test_probes_ask_for_what_there_is() -> None:
-    from holdfast.server.routes import WORKER_ENDPOINTS
+    from holdfast.server.special_routes import WORKER_ENDPOINTS
 
     paths = {endpoint.path for endpoint in WORKER_ENDPOINTS}
     for _, container in containers("Deployment"):

@@ -1,4 +1,5 @@
-"""All endpoints: those of operations, and those that only a server has (health, files, streams, search, keys)."""
+"""Table of all endpoints: the operations of `holdfast.api`, and the special routes of this package, which only a server has
+(health, files, streams, search, keys). A new endpoint is an operation, unless its response is a stream or a file."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from holdfast.server.openapi import document
 from holdfast.server.operation_routes import operations, to_endpoint
 from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
-from holdfast.server.routes import (
+from holdfast.server.special_routes import (
     access,
     feed,
     health,
