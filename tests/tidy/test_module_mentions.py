@@ -17,7 +17,7 @@ FOLDERS = ("src", "tests", "tools", "bench", "docs", "examples", "deploy")
 SUFFIXES = {".py", ".sql", ".md", ".yml", ".toml"}
 PACKAGES = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
 MENTION = re.compile(
-    rf"`(?:src/)?(?:holdfast[./])?((?:{'|'.join(PACKAGES)})(?:[./]\w+)+?)(?:\.py)?(?:::\w+)?(?:\(\))?`"
+    rf"`(?:src/)?(?:holdfast[./])?((?:{'|'.join(PACKAGES)})(?:[./]\w+)+?)(?:\.py|/)?(?:::\w+)?(?:\(\))?`"
 )
 OBJECTS = {"store", "client", "api", "worker", "registry"}
 """Packages whose name is also what a variable is called: `store.jobs` is an attribute. With a slash they are paths."""
