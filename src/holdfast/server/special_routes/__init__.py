@@ -1,5 +1,5 @@
 """Table of all endpoints: the operations of `holdfast.api`, and the special routes of this package, which only a server
-has (health, files, streams, search, keys). A new endpoint is an operation unless it responds with a stream or a file."""
+has (health, files, streams, search, keys). A new one is an operation unless it responds with a stream or a file."""
 
 from __future__ import annotations
 
