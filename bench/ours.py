@@ -15,7 +15,7 @@ from holdfast.model.inbox import BatchDraft, Boundary, Completion, ItemDraft
 from holdfast.model.jobs import JobDraft
 from holdfast.model.session import SessionCheckpoint, SessionNode, TurnCommit, Usage, stamp_commit
 from holdfast.model.time import HOUR, SECOND
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 
 
 class Holdfast(Contestant):
@@ -36,7 +36,7 @@ class _Appends(Holdfast):
         await super().open()
         jobs = self.rows_per_operation
         await self.store.jobs.submit_many([JobDraft(kind="bench") for _ in range(jobs)])
-        ask = ClaimAsk(worker="bench", token="bench-token", queues=("default",), limit=jobs, ttl_us=HOUR)
+        ask = ClaimRequest(worker="bench", token="bench-token", queues=("default",), limit=jobs, ttl_us=HOUR)
         grants = await self.store.leases.claim(ask)
         assert len(grants) == jobs, "every job is ours"
         self.holders = [

@@ -23,7 +23,7 @@ from bench.places import File, Place
 from bench.raw import sqlite
 from holdfast.model.jobs import JobDraft
 from holdfast.store.sqlite import filesystem
-from holdfast.store.sqlite.connection import adopt, connect, make_durable
+from holdfast.store.sqlite.connection import check_file_is_ours, connect, make_durable
 
 BUSY_MS = 30_000
 
@@ -60,7 +60,7 @@ class Raw(Storm):
         path = _path(self.told)
         filesystem.make_private(path)
         db = connect(path)
-        adopt(db, path)
+        check_file_is_ours(db, path)
         make_durable(db)
         db.execute(sqlite.EVENTS)
         db.close()

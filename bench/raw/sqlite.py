@@ -11,7 +11,7 @@ from bench.contest import Contestant
 from bench.material import AT, BODY, FENCE, GROUP, HASH, JOB_IDS, STEPS, TEXTS
 from bench.places import File
 from holdfast.store.sqlite import filesystem
-from holdfast.store.sqlite.connection import adopt, connect, make_durable
+from holdfast.store.sqlite.connection import check_file_is_ours, connect, make_durable
 
 EVENTS = """
 CREATE TABLE events (
@@ -44,7 +44,7 @@ class RawSqlite(Contestant):
     async def open(self) -> None:
         filesystem.make_private(self.path)
         self.db: apsw.Connection = connect(self.path)
-        adopt(self.db, self.path)
+        check_file_is_ours(self.db, self.path)
         make_durable(self.db)
         self.db.execute(self.schema)
 

@@ -22,7 +22,7 @@ from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.limits import EVENTS_PER_APPEND_MAX
 from holdfast.model.time import HOUR
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 
 FLAT_AT_MOST = 0.15
 LINEAR_AT_MOST = 1.1
@@ -57,7 +57,9 @@ class DeepQueue(Holdfast):
             self.depth += many
 
     async def operation(self, number: int) -> None:
-        ask = ClaimAsk(worker="bench", token=self.ids.new("claim"), queues=("default",), limit=1, ttl_us=HOUR)
+        ask = ClaimRequest(
+            worker="bench", token=self.ids.new("claim"), queues=("default",), limit=1, ttl_us=HOUR
+        )
         assert len(await self.store.leases.claim(ask)) == 1
         self.depth -= 1
 

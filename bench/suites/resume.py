@@ -35,7 +35,7 @@ from holdfast.model.limits import EVENTS_PER_APPEND_MAX
 from holdfast.model.replay_history import History
 from holdfast.model.states import Status
 from holdfast.store.clock import SystemClock
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.worker.worker import Worker
 
 AT_MOST_MS: Final = {1_000: 20.0, 10_000: 150.0}
@@ -77,7 +77,7 @@ class Resume(Holdfast):
     async def begin(self) -> None:
         """A job with so many recorded steps, and nobody who drives it."""
         await self.store.jobs.submit(self.long.draft({}))
-        ask = ClaimAsk(worker="died", token=self.ids.new("claim"), queues=("default",), limit=1, ttl_us=0)
+        ask = ClaimRequest(worker="died", token=self.ids.new("claim"), queues=("default",), limit=1, ttl_us=0)
         (grant,) = await self.store.leases.claim(ask)
         self.job_id = grant.job_id
         head = Head(grant.head_seq, grant.head_hash)

@@ -16,7 +16,7 @@ from holdfast.engine.recovery import Rules, sweep
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.store.clock import SystemClock
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 
 AT_MOST_MS = 50.0
 NEVER = Rules(takeovers_max=1_000_000)
@@ -38,7 +38,7 @@ class Sweep(Holdfast):
         await self.store.jobs.submit_many([JobDraft(kind="bench") for _ in range(EXPIRED)])
 
     async def begin(self) -> None:
-        ask = ClaimAsk(
+        ask = ClaimRequest(
             worker="bench", token=self.ids.new("claim"), queues=("default",), limit=EXPIRED, ttl_us=0
         )
         assert len(await self.store.leases.claim(ask)) == EXPIRED

@@ -32,7 +32,7 @@ from holdfast.client import RemoteClient
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.registry.hints import subject_of
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from tests.support.servers import NatsServer
 
 AGENTS = 20
@@ -91,7 +91,7 @@ async def _store_claims(arena: Arena, store: str, findings: Findings) -> None:
     try:
 
         async def claim(nth: int, times: list[float]) -> None:
-            ask = ClaimAsk(worker=f"worker-{nth}", token=ids.new("claim"), queues=("default",), limit=1)
+            ask = ClaimRequest(worker=f"worker-{nth}", token=ids.new("claim"), queues=("default",), limit=1)
             began = perf_counter()
             granted = await opened.leases.claim(ask)
             times.append(perf_counter() - began)

@@ -22,7 +22,7 @@ from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import MINUTE, SECOND
 from holdfast.model.worker_identity import Identity, Sight, identity_in, worker_name
 from holdfast.store.clock import SystemClock
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.conformance import Backend, bench_on
 from holdfast.testing.conformance.driver import step
 from holdfast.testing.conformance.harness import Bench
@@ -40,7 +40,7 @@ def figures(stats: SweepStats) -> dict[str, float]:
 async def lose(bench: Bench, count: int, *, worker: str = "gone") -> list[str]:
     """The ids of claimed jobs whose lease is over."""
     await bench.store.jobs.submit_many([JobDraft(kind="work", queue="lost") for _ in range(count)])
-    ask = ClaimAsk(worker=worker, token=bench.fresh("t"), queues=("lost",), limit=count, ttl_us=SECOND)
+    ask = ClaimRequest(worker=worker, token=bench.fresh("t"), queues=("lost",), limit=count, ttl_us=SECOND)
     granted = await bench.store.leases.claim(ask)
     bench.clock.advance(2 * SECOND)
     return [grant.job_id for grant in granted]

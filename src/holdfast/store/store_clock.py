@@ -141,7 +141,7 @@ class HostStoreClock:
         self._offset_us = self._seen_at - tick
         self._is_kept = False
 
-    def is_unkept(self) -> bool:
+    def is_write_due(self) -> bool:
         """Whether the next commit has to write `row`."""
         return self.wall_us() - self._seen_at >= SEEN_US or not self._is_kept
 
@@ -151,7 +151,7 @@ class HostStoreClock:
         return {"this_boot": self._boot, "offset_us": self._offset_us, "seen_at": self._seen_at}
 
     async def sync(self) -> None:
-        if self.keep is not None and self.is_unkept():
+        if self.keep is not None and self.is_write_due():
             await self.keep()
         shift_us, before = self._clock.wall_us() - self.wall_us(), self._shift_us
         if before is not None and abs(shift_us - before) <= TOLERANCE_US:
@@ -161,7 +161,7 @@ class HostStoreClock:
             warn_of_step(shift_us - before, "this host's")
 
 
-class Look(msgspec.Struct, frozen=True):
+class ClockReading(msgspec.Struct, frozen=True):
     """One reading of the server's clock, and the ticks of this host before and after it."""
 
     server_us: int
@@ -237,7 +237,7 @@ class ServerStoreClock:
             return None
         return self.wall_us()
 
-    def judge(self, look: Look) -> int | None:
+    def judge(self, look: ClockReading) -> int | None:
         """Predict store time from this look on, and return None; or return the `step_us` that is to be recorded first,
         by compare-and-set on the look's epoch. Then look again."""
         with self._judging:
@@ -269,7 +269,7 @@ class ServerStoreClock:
                 return None
             return look.server_us - (earliest + latest) // 2
 
-    def _start_from(self, look: Look) -> None:
+    def _start_from(self, look: ClockReading) -> None:
         self._looked_at = look.answered_tick
         self._base = _Base(
             look.server_us - look.step_us,

@@ -25,7 +25,7 @@ from holdfast.model.session import SessionView
 from holdfast.model.time import MINUTE
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store, Tier
-from holdfast.store.ports.leases import ClaimAsk, Held
+from holdfast.store.ports.leases import ClaimRequest, HeldLease
 from holdfast.store.ports.sessions import FULL_GRAPH, SessionScope
 from holdfast.testing.conformance.driver import Driver
 
@@ -164,10 +164,10 @@ class Bench:
         token: str | None = None,
         roots: tuple[str, ...] | None = None,
         suspect_at: int | None = None,
-        handed: Held | None = None,
+        handed: HeldLease | None = None,
     ) -> list[Grant]:
         """Claim jobs for this worker, under a new token unless one is given."""
-        ask = ClaimAsk(
+        ask = ClaimRequest(
             worker=worker,
             token=token or self.fresh(worker),
             queues=queues,

@@ -104,7 +104,7 @@ async def a_suspect_that_no_worker_takes_needs_a_person(bench: Bench) -> None:
 
 
 async def _list_suspects(bench: Bench) -> tuple[int, list[str]]:
-    vitals = await bench.store.vitals.look()
+    vitals = await bench.store.vitals.read()
     return vitals.suspects, await bench.store.jobs.list_needing_person()
 
 

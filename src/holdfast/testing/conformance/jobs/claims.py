@@ -8,7 +8,7 @@ from holdfast.model.events import JobClaimed, JobReleased, JobWaiting
 from holdfast.model.hash_chain import Head, first_break, unseal
 from holdfast.model.states import HELD, Status, WaitReason
 from holdfast.model.time import MINUTE, SECOND
-from holdfast.store.ports.leases import AHEAD_US, Held
+from holdfast.store.ports.leases import AHEAD_US, HeldLease
 from holdfast.testing.conformance.driver import step
 from holdfast.testing.conformance.harness import Bench
 
@@ -303,12 +303,15 @@ async def a_lease_is_handed_over_without_a_takeover(bench: Bench) -> None:
     back, cannot be handed over."""
     driver = await bench.driving("parent", ttl_us=MINUTE)
     old = driver.grant
-    held = Held(old.job_id, old.fence, old.lease_token)
-    others = (Held(old.job_id, old.fence + 1, old.lease_token), Held(old.job_id, old.fence, "another"))
+    held = HeldLease(old.job_id, old.fence, old.lease_token)
+    others = (
+        HeldLease(old.job_id, old.fence + 1, old.lease_token),
+        HeldLease(old.job_id, old.fence, "another"),
+    )
     for wrong in (
         *others,
-        Held("nothing of this id", old.fence, old.lease_token),
-        Held(old.job_id, old.fence, ""),
+        HeldLease("nothing of this id", old.fence, old.lease_token),
+        HeldLease(old.job_id, old.fence, ""),
     ):
         assert await bench.claimable(worker="child", handed=wrong) == []
     token = bench.fresh("token")
@@ -328,5 +331,6 @@ async def a_lease_is_handed_over_without_a_takeover(bench: Bench) -> None:
     await heir.write(step("on time"))
     await heir.write(JobReleased(), move=Move(status=Status.PENDING))
     assert (
-        await bench.claimable(worker="third", handed=Held(grant.job_id, grant.fence, grant.lease_token)) == []
+        await bench.claimable(worker="third", handed=HeldLease(grant.job_id, grant.fence, grant.lease_token))
+        == []
     )

@@ -42,7 +42,7 @@ async def store_time_is_the_same_for_a_new_handle(bench: Bench) -> None:
     await bench.reopen()
     assert bench.store.clock.wall_us() == before
     assert bench.store.clock.calendar_us() == bench.clock.wall_us() == before - DAY
-    assert (await bench.store.vitals.look()).now == before
+    assert (await bench.store.vitals.read()).now == before
 
 
 async def a_boot_with_a_wrong_clock_does_not_go_back(bench: Bench) -> None:

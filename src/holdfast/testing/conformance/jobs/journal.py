@@ -43,11 +43,11 @@ async def a_look_shows_the_head_and_the_first_events(bench: Bench) -> None:
     driver = await bench.driving()
     await driver.write(step("one", "x" * 20_000), step("two"), step("three"))
     head, events = await bench.store.jobs.head(driver.job_id), await bench.store.journal.read(driver.job_id)
-    assert await bench.store.jobs.look(driver.job_id, events=5) == (head, events)
-    assert await bench.store.jobs.look(driver.job_id, events=3) == (head, events[:3])
-    assert await bench.store.jobs.look(driver.job_id, events=0) == (head, [])
+    assert await bench.store.jobs.read_with_events(driver.job_id, events=5) == (head, events)
+    assert await bench.store.jobs.read_with_events(driver.job_id, events=3) == (head, events[:3])
+    assert await bench.store.jobs.read_with_events(driver.job_id, events=0) == (head, [])
     async with bench.refuses(NotFound):
-        await bench.store.jobs.look("nobody", events=5)
+        await bench.store.jobs.read_with_events("nobody", events=5)
 
 
 async def a_resume_reads_from_the_last_commit_on(bench: Bench) -> None:

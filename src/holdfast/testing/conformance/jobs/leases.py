@@ -8,7 +8,7 @@ from holdfast.model.hash_chain import unseal
 from holdfast.model.states import Status
 from holdfast.model.time import DAY, MINUTE, SECOND
 from holdfast.model.worker_lease import WorkerLease
-from holdfast.store.ports.leases import Beat, ClaimAsk, Held
+from holdfast.store.ports.leases import BeatResult, ClaimRequest, HeldLease
 from holdfast.testing.conformance.driver import step
 from holdfast.testing.conformance.harness import Bench
 
@@ -80,9 +80,9 @@ async def a_renewal_names_only_what_is_still_held(bench: Bench) -> None:
     current, lost, released = await bench.driving(), await bench.driving(ttl_us=0), await bench.driving()
     await bench.drive(lost.grant.queue)
     await released.release()
-    stranger = Held(current.job_id, current.grant.fence, "another token")
-    outdated = Held(current.job_id, current.grant.fence - 1, current.grant.lease_token)
-    unknown = Held("job_unknown", 1, "a token")
+    stranger = HeldLease(current.job_id, current.grant.fence, "another token")
+    outdated = HeldLease(current.job_id, current.grant.fence - 1, current.grant.lease_token)
+    unknown = HeldLease("job_unknown", 1, "a token")
     everything = [current.held, lost.held, released.held, unknown]
     assert await bench.store.leases.renew(everything, MINUTE) == {current.job_id}
     assert await bench.store.leases.renew([stranger], MINUTE) == set(), "the token must be right"
@@ -159,7 +159,7 @@ async def a_claim_under_a_workers_lease_lasts_until_it_is_expired(bench: Bench) 
     assert (head.fence, head.lease_owner) == (grant.fence, "steady"), (
         "until another takes it, it may be renewed"
     )
-    assert await leases.renew([Held(job_id, grant.fence, grant.lease_token)], DAY) == {job_id}
+    assert await leases.renew([HeldLease(job_id, grant.fence, grant.lease_token)], DAY) == {job_id}
 
 
 async def a_worker_without_its_lease_claims_nothing(bench: Bench) -> None:
@@ -171,7 +171,9 @@ async def a_worker_without_its_lease_claims_nothing(bench: Bench) -> None:
     assert await leases.claim(_under(lease, "lapsed")) == [], "it was declared expired"
     await leases.start(WorkerLease("lapsed", "second", beat=1))
     assert await leases.claim(_under(lease, "lapsed")) == [], "it is another incarnation's"
-    roots = ClaimAsk(worker="lapsed", token="roots", queues=("lapsed",), incarnation="first", roots=(job_id,))
+    roots = ClaimRequest(
+        worker="lapsed", token="roots", queues=("lapsed",), incarnation="first", roots=(job_id,)
+    )
     assert await leases.claim(roots) == [], "nor by name"
     (grant,) = await leases.claim(_under(WorkerLease("lapsed", "second"), "lapsed"))
     assert grant.job_id == job_id
@@ -180,18 +182,18 @@ async def a_worker_without_its_lease_claims_nothing(bench: Bench) -> None:
 async def a_beat_is_seen_by_the_other_workers(bench: Bench) -> None:
     leases = bench.store.leases
     first, second = WorkerLease("one", "1", "@x", DAY, 1), WorkerLease("two", "2", "", MINUTE, 1)
-    assert await leases.start(first) == Beat(first)
-    assert await leases.start(second) == Beat(second, (first,))
+    assert await leases.start(first) == BeatResult(first)
+    assert await leases.start(second) == BeatResult(second, (first,))
     assert await leases.workers() == [first, second]
     beaten = WorkerLease("one", "1", "@x", DAY, 2)
-    assert await leases.beat(beaten) == Beat(beaten, (second,))
+    assert await leases.beat(beaten) == BeatResult(beaten, (second,))
     assert (await leases.beat(second)).others == (beaten,)
     assert (await leases.beat(WorkerLease("two", "other", beat=9))).mine == second, (
         "another incarnation beats nothing"
     )
     assert (await leases.beat(WorkerLease("unknown", "3", beat=1))).mine is None
     await leases.expire("one", "1")
-    assert await leases.beat(beaten) == Beat(None, (second,)), "a beat does not bring a lease back"
+    assert await leases.beat(beaten) == BeatResult(None, (second,)), "a beat does not bring a lease back"
 
 
 async def a_new_incarnation_frees_what_the_one_before_held(bench: Bench) -> None:
@@ -205,6 +207,6 @@ async def a_new_incarnation_frees_what_the_one_before_held(bench: Bench) -> None
     assert await bench.claimable(queues=("named",)) == [job_id]
 
 
-def _under(lease: WorkerLease, queue: str) -> ClaimAsk:
+def _under(lease: WorkerLease, queue: str) -> ClaimRequest:
     token = f"{lease.worker} {lease.incarnation}"
-    return ClaimAsk(worker=lease.worker, token=token, queues=(queue,), incarnation=lease.incarnation)
+    return ClaimRequest(worker=lease.worker, token=token, queues=(queue,), incarnation=lease.incarnation)

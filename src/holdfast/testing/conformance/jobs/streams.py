@@ -6,17 +6,19 @@ from holdfast.errors import InvalidPayload
 from holdfast.model.retention import How, RetentionPolicy
 from holdfast.model.streams import START, Cursor, Passage, StreamLine, passage_of
 from holdfast.model.time import DAY, MINUTE
-from holdfast.store.ports.leases import Held
-from holdfast.store.ports.streams import Said
+from holdfast.store.ports.leases import HeldLease
+from holdfast.store.ports.streams import StreamAppend
 from holdfast.testing.conformance.driver import Driver
 from holdfast.testing.conformance.harness import Bench
 
 HINT_TIMEOUT_S = 20.0
 
 
-def _said(held: Held, last: int, *chunks: str, step_key: str = "0/a#1", attempt: int = 1) -> Said:
+def _said(
+    held: HeldLease, last: int, *chunks: str, step_key: str = "0/a#1", attempt: int = 1
+) -> StreamAppend:
     line = StreamLine("out", step_key, attempt, last - len(chunks), list(chunks))
-    return Said(held, passage_of(held.fence, last, [line]))
+    return StreamAppend(held, passage_of(held.fence, last, [line]))
 
 
 async def _words(bench: Bench, job_id: str, after: Cursor = START, limit: int = 100) -> list[Cursor]:
@@ -89,9 +91,9 @@ async def who_has_lost_the_job_is_not_heard(bench: Bench) -> None:
 
 async def only_a_running_job_speaks(bench: Bench) -> None:
     driver, streams = await bench.driving(), bench.store.streams
-    stranger = Held(driver.job_id, driver.held.fence, "another token")
-    nobody = Held(driver.job_id, driver.held.fence, "")
-    unknown = Held("no such job", 1, "token")
+    stranger = HeldLease(driver.job_id, driver.held.fence, "another token")
+    nobody = HeldLease(driver.job_id, driver.held.fence, "")
+    unknown = HeldLease("no such job", 1, "token")
     refused = [_said(held, 1, "a") for held in (stranger, nobody, unknown)]
     assert await streams.append(refused) == [False, False, False]
     await driver.complete()
@@ -107,9 +109,9 @@ async def what_cannot_be_a_passage_is_refused(bench: Bench) -> None:
     good = _said(driver.held, 1, "a")
     held, passage = good.held, good.passage
     wrong = (
-        Said(held, Passage(held.fence, 1, 0, passage.voices, passage.body)),
-        Said(held, Passage(held.fence, 1, 2, passage.voices, passage.body)),
-        Said(held, Passage(held.fence + 1, 1, 1, passage.voices, passage.body)),
+        StreamAppend(held, Passage(held.fence, 1, 0, passage.voices, passage.body)),
+        StreamAppend(held, Passage(held.fence, 1, 2, passage.voices, passage.body)),
+        StreamAppend(held, Passage(held.fence + 1, 1, 1, passage.voices, passage.body)),
     )
     for invalid in wrong:
         async with bench.refuses(InvalidPayload):

@@ -16,7 +16,7 @@ from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import SECOND
 from holdfast.model.work import Work, WorkWhich, draft_of, kinds_for, queues_for
 from holdfast.store.ports.journal import Ruling
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.conformance.harness import Bench
 
 ANT = AgentEntry(
@@ -85,7 +85,7 @@ async def a_claim_takes_what_its_agent_may(bench: Bench) -> None:
     await store.jobs.submit(
         draft_of(Work(description="x", capability="dig"), namespace="other", job_id="job-9")
     )
-    ask = ClaimAsk(
+    ask = ClaimRequest(
         worker="agent:a1",
         token="t",
         queues=queues_for(["acme"]),
@@ -113,7 +113,7 @@ async def work_that_nobody_will_claim_is_found(bench: Bench) -> None:
     bench.clock.advance(2 * SECOND)
     assert list(await store.work.find_unclaimed()) == ["job-1", "job-2"]
     assert list(await store.work.find_unclaimed(limit=1)) == ["job-1"]
-    await store.leases.claim(ClaimAsk(worker="w", token="t", queues=("work",), limit=1))
+    await store.leases.claim(ClaimRequest(worker="w", token="t", queues=("work",), limit=1))
     assert list(await store.work.find_unclaimed()) == ["job-2"], "what somebody has begun is not"
     await store.post.send(MailDraft(job_id="job-4", kind=MailKind.CANCEL, operation_id="o"))
     assert list(await store.work.find_unclaimed()) == ["job-2", "job-4"]
@@ -125,7 +125,7 @@ async def what_somebody_holds_is_counted(bench: Bench) -> None:
     for nth in range(3):
         await store.jobs.submit(_draft(f"job-{nth}"))
     assert await store.leases.count("agent:a1") == 0
-    ask = ClaimAsk(worker="agent:a1", token="t", queues=("work",), limit=2, ttl_us=10 * SECOND)
+    ask = ClaimRequest(worker="agent:a1", token="t", queues=("work",), limit=2, ttl_us=10 * SECOND)
     assert len(await store.leases.claim(ask)) == 2
     assert (await store.leases.count("agent:a1"), await store.leases.count("agent:b1")) == (2, 0)
     bench.clock.advance(10 * SECOND)
@@ -139,7 +139,9 @@ async def nobody_is_granted_more_than_it_may_hold(bench: Bench) -> None:
         await store.jobs.submit(_draft(f"job-{nth}"))
 
     async def granted(token: str, worker: str = "agent:a1", *, most: int) -> list[str]:
-        ask = ClaimAsk(worker=worker, token=token, queues=("work",), limit=2, ttl_us=10 * SECOND, most=most)
+        ask = ClaimRequest(
+            worker=worker, token=token, queues=("work",), limit=2, ttl_us=10 * SECOND, most=most
+        )
         return [grant.job_id for grant in await store.leases.claim(ask)]
 
     assert await granted("t1", most=3) == ["job-0", "job-1"]

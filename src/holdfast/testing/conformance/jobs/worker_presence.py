@@ -18,7 +18,7 @@ from holdfast.model.worker_presence import (
     WorkerOffer,
     WorkerState,
 )
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.conformance.harness import Bench
 
 ANT = Presence(
@@ -45,7 +45,7 @@ async def a_worker_is_listed_as_it_said(bench: Bench) -> None:
     for number in range(3):
         await bench.store.jobs.submit(JobDraft(kind="report", job_id=f"job-{number}"))
     await bench.store.leases.claim(
-        ClaimAsk(worker="ant", token="t1", queues=("default",), limit=2, ttl_us=60 * SECOND)
+        ClaimRequest(worker="ant", token="t1", queues=("default",), limit=2, ttl_us=60 * SECOND)
     )
     bench.clock.advance(BEAT_US)
     draining = msgspec.structs.replace(ANT, draining=True)
