@@ -249,7 +249,7 @@ class ServerStoreClock:
                 if found < floor - TOLERANCE_US:  # the clock was set back meanwhile
                     return look.server_us - floor
                 self._known_since = look.answered_tick
-                self._start_from(look)
+                self._set_base(look)
                 return None
             earliest = base.store_us + look.asked_tick - base.tick_us
             latest = base.store_us + look.answered_tick - base.tick_us
@@ -257,7 +257,7 @@ class ServerStoreClock:
             tolerance_us = TOLERANCE_US + (look.answered_tick - base.tick_us) * DRIFT_PPM // 1_000_000
             if abs(beyond_us) <= tolerance_us:
                 if latest - earliest <= TOLERANCE_US or look.epoch != base.epoch:
-                    self._start_from(look)
+                    self._set_base(look)
                 self._looked_at = look.answered_tick
                 return None
             is_new = look.answered_tick - self._known_since < SETTLED_US
@@ -265,11 +265,11 @@ class ServerStoreClock:
             stood_still = beyond_us > 0 and look.seen_at > latest + tolerance_us
             if is_corrected or stood_still:
                 self._known_since = look.answered_tick
-                self._start_from(look)
+                self._set_base(look)
                 return None
             return look.server_us - (earliest + latest) // 2
 
-    def _start_from(self, look: ClockReading) -> None:
+    def _set_base(self, look: ClockReading) -> None:
         self._looked_at = look.answered_tick
         self._base = _Base(
             look.server_us - look.step_us,

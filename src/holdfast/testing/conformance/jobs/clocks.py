@@ -19,7 +19,7 @@ async def a_step_back_keeps_no_job_waiting(bench: Bench) -> None:
 
 async def a_step_wakes_nothing_early_and_nothing_late(bench: Bench) -> None:
     for hours in (2, -2):
-        driver = await bench.driving()
+        driver = await bench.drive_new()
         await driver.wait(WaitReason.TIMER, wake_at=bench.store.clock.wall_us() + HOUR)
         bench.clock.jump_wall(hours * HOUR)
         assert await bench.claimable(queues=(driver.grant.queue,)) == []

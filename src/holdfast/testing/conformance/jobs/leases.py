@@ -14,7 +14,7 @@ from holdfast.testing.conformance.harness import Bench
 
 
 async def a_lease_that_ran_out_is_taken_over(bench: Bench) -> None:
-    old = await bench.driving("old", ttl_us=MINUTE)
+    old = await bench.drive_new("old", ttl_us=MINUTE)
     queue = old.grant.queue
     bench.clock.advance(MINUTE - 1)
     assert await bench.claimable(queues=(queue,)) == [], "not a microsecond early"
@@ -31,13 +31,13 @@ async def a_lease_that_ran_out_is_taken_over(bench: Bench) -> None:
 
 
 async def a_slow_holder_may_write_until_somebody_takes_over(bench: Bench) -> None:
-    driver = await bench.driving(ttl_us=SECOND)
+    driver = await bench.drive_new(ttl_us=SECOND)
     bench.clock.advance(DAY)
     await driver.write(step("late, and alone"))
 
 
 async def takeovers_count_until_there_is_progress(bench: Bench) -> None:
-    driver = await bench.driving(ttl_us=0)
+    driver = await bench.drive_new(ttl_us=0)
     queue = driver.grant.queue
     assert (await bench.drive(queue, ttl_us=0)).grant.takeovers == 1
     driver = await bench.drive(queue, ttl_us=0)
@@ -50,7 +50,7 @@ async def takeovers_count_until_there_is_progress(bench: Bench) -> None:
 
 
 async def a_lease_that_was_given_back_is_no_takeover(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     await driver.release()
     again = await bench.drive(driver.grant.queue)
     assert not again.grant.takeover
@@ -59,7 +59,7 @@ async def a_lease_that_was_given_back_is_no_takeover(bench: Bench) -> None:
 
 
 async def a_renewed_lease_lasts_from_now(bench: Bench) -> None:
-    driver = await bench.driving(ttl_us=MINUTE)
+    driver = await bench.drive_new(ttl_us=MINUTE)
     bench.clock.advance(MINUTE - 1)
     assert await bench.store.leases.renew([driver.held], MINUTE) == {driver.job_id}
     head = await bench.store.jobs.head(driver.job_id)
@@ -70,14 +70,18 @@ async def a_renewed_lease_lasts_from_now(bench: Bench) -> None:
 
 
 async def a_lease_that_ran_out_may_be_renewed(bench: Bench) -> None:
-    driver = await bench.driving(ttl_us=SECOND)
+    driver = await bench.drive_new(ttl_us=SECOND)
     bench.clock.advance(DAY)
     assert await bench.store.leases.renew([driver.held], MINUTE) == {driver.job_id}, "nobody had taken it"
     assert await bench.claimable(queues=(driver.grant.queue,)) == []
 
 
 async def a_renewal_names_only_what_is_still_held(bench: Bench) -> None:
-    current, lost, released = await bench.driving(), await bench.driving(ttl_us=0), await bench.driving()
+    current, lost, released = (
+        await bench.drive_new(),
+        await bench.drive_new(ttl_us=0),
+        await bench.drive_new(),
+    )
     await bench.drive(lost.grant.queue)
     await released.release()
     stranger = HeldLease(current.job_id, current.grant.fence, "another token")
@@ -91,8 +95,8 @@ async def a_renewal_names_only_what_is_still_held(bench: Bench) -> None:
 
 
 async def a_dead_workers_jobs_are_claimable_at_once(bench: Bench) -> None:
-    first, second = await bench.driving("dead"), await bench.driving("dead")
-    other = await bench.driving("alive")
+    first, second = await bench.drive_new("dead"), await bench.drive_new("dead")
+    other = await bench.drive_new("alive")
     assert await bench.store.leases.expire("dead") == 2
     assert (await bench.store.jobs.head(first.job_id)).lease_expires_at == 0
     queues = tuple(driver.grant.queue for driver in (first, second, other))
@@ -104,9 +108,9 @@ async def a_dead_workers_jobs_are_claimable_at_once(bench: Bench) -> None:
 
 
 async def expired_leases_are_listed_longest_first(bench: Bench) -> None:
-    late = await bench.driving(ttl_us=20 * SECOND)
-    early = await bench.driving(ttl_us=10 * SECOND)
-    await bench.driving(ttl_us=MINUTE)
+    late = await bench.drive_new(ttl_us=20 * SECOND)
+    early = await bench.drive_new(ttl_us=10 * SECOND)
+    await bench.drive_new(ttl_us=MINUTE)
     assert await bench.store.leases.list_expired() == []
     bench.clock.advance(30 * SECOND)
     assert await bench.store.leases.list_expired() == [early.job_id, late.job_id]
@@ -116,7 +120,7 @@ async def expired_leases_are_listed_longest_first(bench: Bench) -> None:
 
 
 async def a_jump_of_the_wall_clock_takes_no_job_away(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     for days in (1, -2):
         bench.clock.jump_wall(days * DAY)
         assert await bench.store.leases.list_expired() == []
@@ -124,7 +128,7 @@ async def a_jump_of_the_wall_clock_takes_no_job_away(bench: Bench) -> None:
 
 
 async def a_reboot_ends_leases(bench: Bench) -> None:
-    old = await bench.driving(ttl_us=DAY)
+    old = await bench.drive_new(ttl_us=DAY)
     bench.reboot()
     assert await bench.store.leases.list_expired() == [old.job_id], "whoever drove it did not survive"
     new = await bench.drive(old.grant.queue, "new")
@@ -134,7 +138,7 @@ async def a_reboot_ends_leases(bench: Bench) -> None:
 
 
 async def a_lease_survives_a_new_handle(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     await bench.reopen()
     head = await bench.store.jobs.head(driver.job_id)
     assert (head.status, head.fence, head.head) == (Status.RUNNING, driver.grant.fence, driver.holder.head)
@@ -147,7 +151,7 @@ async def a_claim_under_a_workers_lease_lasts_until_it_is_expired(bench: Bench) 
     leases, lease = bench.store.leases, WorkerLease("steady", "first", beat=1)
     await leases.start(lease)
     job_id = await bench.submit(queue="steady")
-    (grant,) = await leases.claim(_under(lease, "steady"))
+    (grant,) = await leases.claim(_make_claim_request(lease, "steady"))
     bench.clock.advance(DAY)
     assert await bench.claimable(queues=("steady",)) == [], "no clock ends it"
     assert await leases.expire("steady", "first", 0) is None, "another beat was seen"
@@ -165,17 +169,17 @@ async def a_claim_under_a_workers_lease_lasts_until_it_is_expired(bench: Bench) 
 async def a_worker_without_its_lease_claims_nothing(bench: Bench) -> None:
     leases, lease = bench.store.leases, WorkerLease("lapsed", "first", beat=1)
     job_id = await bench.submit(queue="lapsed")
-    assert await leases.claim(_under(lease, "lapsed")) == [], "it has none yet"
+    assert await leases.claim(_make_claim_request(lease, "lapsed")) == [], "it has none yet"
     await leases.start(lease)
     await leases.expire("lapsed", "first")
-    assert await leases.claim(_under(lease, "lapsed")) == [], "it was declared expired"
+    assert await leases.claim(_make_claim_request(lease, "lapsed")) == [], "it was declared expired"
     await leases.start(WorkerLease("lapsed", "second", beat=1))
-    assert await leases.claim(_under(lease, "lapsed")) == [], "it is another incarnation's"
+    assert await leases.claim(_make_claim_request(lease, "lapsed")) == [], "it is another incarnation's"
     roots = ClaimRequest(
         worker="lapsed", token="roots", queues=("lapsed",), incarnation="first", roots=(job_id,)
     )
     assert await leases.claim(roots) == [], "nor by name"
-    (grant,) = await leases.claim(_under(WorkerLease("lapsed", "second"), "lapsed"))
+    (grant,) = await leases.claim(_make_claim_request(WorkerLease("lapsed", "second"), "lapsed"))
     assert grant.job_id == job_id
 
 
@@ -200,13 +204,13 @@ async def a_new_incarnation_frees_what_the_one_before_held(bench: Bench) -> None
     leases, lease = bench.store.leases, WorkerLease("named", "first", beat=1)
     await leases.start(lease)
     job_id = await bench.submit(queue="named")
-    await leases.claim(_under(lease, "named"))
+    await leases.claim(_make_claim_request(lease, "named"))
     await leases.start(lease)
     assert await bench.claimable(queues=("named",)) == [], "the same incarnation, said twice, frees nothing"
     await leases.start(WorkerLease("named", "second", beat=1))
     assert await bench.claimable(queues=("named",)) == [job_id]
 
 
-def _under(lease: WorkerLease, queue: str) -> ClaimRequest:
+def _make_claim_request(lease: WorkerLease, queue: str) -> ClaimRequest:
     token = f"{lease.worker} {lease.incarnation}"
     return ClaimRequest(worker=lease.worker, token=token, queues=(queue,), incarnation=lease.incarnation)

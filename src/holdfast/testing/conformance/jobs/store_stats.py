@@ -23,10 +23,10 @@ async def an_empty_store_has_nothing_to_say(bench: Bench) -> None:
 async def jobs_are_counted_where_they_stand(bench: Bench) -> None:
     """Ended jobs are not counted, however many there are."""
     for end in ("one", "two"):
-        await (await _driving(bench, "done")).complete(end)
-    await (await _driving(bench, "a")).wait(WaitReason.TIMER, wake_at=bench.clock.wall_us() + HOUR)
-    await (await _driving(bench, "a")).wait(WaitReason.SIGNAL)
-    await _driving(bench, "b")
+        await (await _drive_new(bench, "done")).complete(end)
+    await (await _drive_new(bench, "a")).wait(WaitReason.TIMER, wake_at=bench.clock.wall_us() + HOUR)
+    await (await _drive_new(bench, "a")).wait(WaitReason.SIGNAL)
+    await _drive_new(bench, "b")
     await bench.submit(queue="b")
     await bench.submit(queue="b")
     assert (await bench.store.vitals.read()).lines == (
@@ -48,8 +48,8 @@ async def the_oldest_that_could_run_has_an_age(bench: Bench) -> None:
 
 
 async def leases_that_are_over_are_counted(bench: Bench) -> None:
-    await _driving(bench, "short", ttl_us=MINUTE)
-    await _driving(bench, "long", ttl_us=HOUR)
+    await _drive_new(bench, "short", ttl_us=MINUTE)
+    await _drive_new(bench, "long", ttl_us=HOUR)
     assert (await bench.store.vitals.read()).expired == 0
     bench.clock.advance(MINUTE)
     assert (await bench.store.vitals.read()).expired == 1
@@ -59,7 +59,7 @@ async def leases_that_are_over_are_counted(bench: Bench) -> None:
 
 
 async def uncertain_calls_are_counted(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     for step_key, status in (
         ("1/a#1", CallStatus.UNCERTAIN),
         ("1/b#1", CallStatus.SUCCEEDED),
@@ -81,6 +81,6 @@ async def kept_answers_are_counted(bench: Bench) -> None:
     assert (vitals.cached, vitals.cached_over) == (2, 1)
 
 
-async def _driving(bench: Bench, queue: str, *, ttl_us: int = MINUTE) -> Driver:
+async def _drive_new(bench: Bench, queue: str, *, ttl_us: int = MINUTE) -> Driver:
     await bench.submit(queue=queue)
     return await bench.drive(queue, ttl_us=ttl_us)
