@@ -56,7 +56,7 @@ class _Appends(Holdfast):
         self.count += 1
         return append_of(self.holders[place], [step(self.count)], at=AT)
 
-    def accepted(self, place: int, append: Append, outcome: Head | HoldfastError) -> None:
+    def check_accepted(self, place: int, append: Append, outcome: Head | HoldfastError) -> None:
         assert outcome == append.head, f"an append was refused: {outcome}"
         self.holders[place] = after(self.holders[place], append)
 
@@ -66,7 +66,7 @@ class AppendOne(_Appends):
 
     async def operation(self, number: int) -> None:
         append = self.build(0)
-        self.accepted(0, append, await self.store.journal.append(append))
+        self.check_accepted(0, append, await self.store.journal.append(append))
 
 
 class AppendMany(_Appends):
@@ -77,7 +77,7 @@ class AppendMany(_Appends):
         appends = [self.build(place) for place in range(GROUP)]
         outcomes = await self.store.journal.append_many(appends)
         for place, outcome in enumerate(outcomes):
-            self.accepted(place, appends[place], outcome)
+            self.check_accepted(place, appends[place], outcome)
 
 
 class AppendTasks(_Appends):
@@ -91,7 +91,7 @@ class AppendTasks(_Appends):
 
     async def _append(self, place: int) -> None:
         append = self.build(place)
-        self.accepted(place, append, await self.store.journal.append(append))
+        self.check_accepted(place, append, await self.store.journal.append(append))
 
 
 # ── turns ─────────────────────────────────────────────────────────────────────────────────────────

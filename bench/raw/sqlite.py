@@ -81,7 +81,7 @@ class InsertGroup(RawSqlite):
     async def operation(self, number: int) -> None:
         self.seq += 1
         self.db.execute("BEGIN IMMEDIATE")
-        self.db.executemany(INSERT_EVENT, _rows(self.seq))
+        self.db.executemany(INSERT_EVENT, _build_rows(self.seq))
         self.db.execute("COMMIT")
 
 
@@ -101,11 +101,11 @@ class WriteGroup(RawSqlite):
         seq = self.seq
         self.db.execute("BEGIN IMMEDIATE")
         self.db.executemany(UPDATE_HEAD, [(seq, HASH, job_id) for job_id in JOB_IDS])
-        self.db.executemany(INSERT_EVENT, _rows(seq))
+        self.db.executemany(INSERT_EVENT, _build_rows(seq))
         self.db.execute("COMMIT")
 
 
-def _rows(seq: int) -> list[tuple[str, int, str, int, int, int, bytes, bytes, bytes]]:
+def _build_rows(seq: int) -> list[tuple[str, int, str, int, int, int, bytes, bytes, bytes]]:
     return [(job_id, seq, "step_finished", 1, FENCE, AT, BODY, HASH, HASH) for job_id in JOB_IDS]
 
 
