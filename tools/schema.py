@@ -276,7 +276,7 @@ def _read_postgres_table(
 ) -> Table:
     oid, name, options = table
 
-    def named(numbers: list[int], owner: int = oid) -> tuple[str, ...]:
+    def get_names(numbers: list[int], owner: int = oid) -> tuple[str, ...]:
         return tuple(names[owner, number] for number in numbers)
 
     own = [row for row in constraints if row[0] == oid]
@@ -284,12 +284,12 @@ def _read_postgres_table(
         name=name,
         options=tuple(options),
         columns=tuple(Column(row[1], row[4], not row[3], row[5]) for row in columns if row[0] == oid),
-        primary_key=next((named(row[2]) for row in own if row[1] == "p"), ()),
-        uniques=tuple(sorted(named(row[2]) for row in own if row[1] == "u")),
+        primary_key=next((get_names(row[2]) for row in own if row[1] == "p"), ()),
+        uniques=tuple(sorted(get_names(row[2]) for row in own if row[1] == "u")),
         foreign_keys=tuple(
             sorted(
                 (
-                    ForeignKey(named(row[2]), row[3], named(row[5], row[4]), row[6])
+                    ForeignKey(get_names(row[2]), row[3], get_names(row[5], row[4]), row[6])
                     for row in own
                     if row[1] == "f"
                 ),

@@ -214,23 +214,23 @@ async def _measure_pickup(arena: Arena, store: str, findings: Findings) -> None:
             heard = await wire.subscribe(subject_of(CAPABILITY))
             entry = await client.register_agent("idle", "bench", capabilities=[CAPABILITY])
 
-            async def claimed(wait_s: int) -> ClaimedWork | None:
+            async def claim_one(wait_s: int) -> ClaimedWork | None:
                 items = await asking.claim_work(entry.guid, wait_seconds=wait_s, lease_seconds=LEASE_S)
                 return items[0] if items else None
 
             async def long_poll() -> ClaimedWork:
-                while (found := await claimed(30)) is None:
+                while (found := await claim_one(30)) is None:
                     pass
                 return found
 
             async def hint() -> ClaimedWork:
                 while True:
                     await heard.next_msg(timeout=60)
-                    if (found := await claimed(0)) is not None:
+                    if (found := await claim_one(0)) is not None:
                         return found
 
             async def polling() -> ClaimedWork:
-                while (found := await claimed(0)) is None:  # noqa: ASYNC110
+                while (found := await claim_one(0)) is None:  # noqa: ASYNC110
                     await asyncio.sleep(POLL_S)
                 return found
 
