@@ -157,10 +157,10 @@ class EncryptingExecutor:
         self._inner.send_wakeups(topics)
 
     def _wrap_work(self, work: Work[T]) -> Work[T]:
-        async def sealed(tx: Transaction) -> T:
+        async def run_encrypted(tx: Transaction) -> T:
             return await work(EncryptingTransaction(tx, self))
 
-        return sealed
+        return run_encrypted
 
     # ── namespaces of jobs ────────────────────────────────────────────────────────────────────────
 

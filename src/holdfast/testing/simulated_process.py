@@ -27,7 +27,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Final
 
 from holdfast.engine.loop_sleep import rest
-from holdfast.testing.virtual_loop import Deadlock, NoSockets, SimLoop, VirtualSelector
+from holdfast.testing.virtual_loop import Deadlock, SimLoop, SocketlessSelector, VirtualSelector
 
 _PROCESS: Final[contextvars.ContextVar[SimulatedProcess | None]] = contextvars.ContextVar(
     "holdfast_process", default=None
@@ -175,7 +175,7 @@ class ProcessLoop(SimLoop):
         self.complaints: list[str] = []
         self.root = SimulatedProcess(self, "root")
         self.running = self.root
-        super().__init__(NoSockets() if selector is None else selector)
+        super().__init__(SocketlessSelector() if selector is None else selector)
         factory: Any = _TaskFactory(self)
         self.set_task_factory(factory)
         self.set_exception_handler(lambda _loop, about: self._record_complaint(about))

@@ -27,7 +27,7 @@ from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import Status
 from holdfast.store.executor import Executor, Row, Transaction, Value
-from holdfast.store.tables.job_heads import move_values
+from holdfast.store.tables.job_heads import build_move_values
 
 
 def is_plain(append: Append) -> bool:
@@ -37,7 +37,7 @@ def is_plain(append: Append) -> bool:
     return max([len(event.body or b"") for event in append.events]) <= PAYLOAD_INLINE_BYTES
 
 
-def conditions(append: Append) -> dict[str, Value]:
+def build_conditions(append: Append) -> dict[str, Value]:
     """The parameters of the conditional update: what the writer has seen, and the head that the append leads to."""
     return {
         "job_id": append.job_id,
@@ -64,14 +64,14 @@ async def append_plain_in(tx: Transaction, appends: Sequence[Append]) -> list[Ro
     moved its job. One that ends a job of a session is not written: the single append does it, and promotes the next
     job."""
     staying = [append for append in appends if append.move is None]
-    if staying and await tx.change_each("advance_head", list(map(conditions, staying))) < len(staying):
+    if staying and await tx.change_each("advance_head", list(map(build_conditions, staying))) < len(staying):
         raise BatchRejected
     written: list[Row] = [(append.job_id,) for append in staying]
     if len(staying) < len(appends):
         written += await _write_moves_in(tx, appends)
     written_ids = {row[0] for row in written}
     events = [
-        event_values(append.job_id, event)
+        build_event_values(append.job_id, event)
         for append in appends
         if append.job_id in written_ids
         for event in append.events
@@ -86,7 +86,7 @@ async def _write_moves_in(tx: Transaction, appends: Sequence[Append]) -> list[Ro
     moved = await tx.rows_each(
         "release_head",
         [
-            conditions(append) | move_values(append.move) | {"in_no_line": int(append.move.over)}
+            build_conditions(append) | build_move_values(append.move) | {"in_no_line": int(append.move.over)}
             for append in appends
             if append.move is not None
         ],
@@ -95,7 +95,7 @@ async def _write_moves_in(tx: Transaction, appends: Sequence[Append]) -> list[Ro
     return [(row[0], row[2], moves[row[0]].status, moves[row[0]].over) for row in moved]
 
 
-def event_values(job_id: str, event: SealedEvent) -> dict[str, Value]:
+def build_event_values(job_id: str, event: SealedEvent) -> dict[str, Value]:
     """The event as a row."""
     return {
         "job_id": job_id,
@@ -120,7 +120,7 @@ async def append_at_once(executor: Executor, appends: Sequence[Append]) -> Seque
         if len(appends) > 1:
             return await executor.run_statement("append_events", **_build_step_columns(appends))
         (append,) = appends
-        values = event_values(append.job_id, append.events[0]) | conditions(append)
+        values = build_event_values(append.job_id, append.events[0]) | build_conditions(append)
         return await executor.run_statement("append_event", **values)
     return await executor.run_statement("append_events_and_moves", **_build_move_columns(appends))
 

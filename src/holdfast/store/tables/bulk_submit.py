@@ -35,7 +35,7 @@ from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import Status
 from holdfast.store.executor import Executor, RunAgain, Transaction, Value
 from holdfast.store.sql.dialect import JOB_ARRAYS
-from holdfast.store.tables.bulk_append import event_values
+from holdfast.store.tables.bulk_append import build_event_values
 from holdfast.store.tables.payloads import need_namespace
 from holdfast.store.tables.queue_limits import admit_in
 
@@ -95,7 +95,7 @@ def _seal_created(draft: JobDraft, fence: int, at: int) -> Sealed:
     return draft, event, head
 
 
-def job_values(draft: JobDraft) -> dict[str, Value]:
+def build_job_values(draft: JobDraft) -> dict[str, Value]:
     """The values of the row of `jobs`; the database dates it."""
     assert draft.job_id is not None
     values = msgspec.structs.asdict(make_submission(draft, draft.job_id, created_at=0))
@@ -109,7 +109,7 @@ async def _write_rows(tx: Transaction, drafts: Sequence[JobDraft], _bodies: Sequ
     assert state is not None, "an open store has a state"
     assert wall is not None, "there is always a time"
     sealed = [_seal_created(draft, lease.floor(state[1]), wall[0]) for draft in drafts]
-    inserted = await tx.rows_each("insert_job", [job_values(draft) for draft in drafts])
+    inserted = await tx.rows_each("insert_job", [build_job_values(draft) for draft in drafts])
     heads: list[dict[str, Value]] = [
         {
             "job_id": draft.job_id,
@@ -129,7 +129,7 @@ async def _write_rows(tx: Transaction, drafts: Sequence[JobDraft], _bodies: Sequ
     ]
     await tx.rows_each("insert_head", heads)
     await tx.rows_each(
-        "insert_event", [event_values(draft.job_id or "", event) for draft, event, _ in sealed]
+        "insert_event", [build_event_values(draft.job_id or "", event) for draft, event, _ in sealed]
     )
     return len(inserted)
 
@@ -150,7 +150,7 @@ def _build_columns(
     drafts: Sequence[JobDraft], bodies: Sequence[bytes], *, admitted: bool
 ) -> dict[str, Value]:
     """Jobs of one namespace, as columns. The database dates and hashes their first events."""
-    jobs = [job_values(draft) for draft in drafts]
+    jobs = [build_job_values(draft) for draft in drafts]
     return {
         **{f"each_{name}": [job[name] for job in jobs] for name in JOB_ARRAYS},
         "each_ready_at": [draft.ready_at for draft in drafts],

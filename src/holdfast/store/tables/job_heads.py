@@ -41,7 +41,7 @@ async def lock_head(tx: Transaction, job_id: str) -> JobHead:
     return head_of(row)
 
 
-def move_values(move: Move) -> dict[str, Value]:
+def build_move_values(move: Move) -> dict[str, Value]:
     """The columns that a move sets."""
     return {
         "failed": int(move.failed),

@@ -29,7 +29,7 @@ from holdfast.model.page import Page
 from holdfast.model.states import Slot, Status, WaitReason
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.budgets import open_in
-from holdfast.store.tables.bulk_submit import job_values, submit_at_once, submit_plain_in
+from holdfast.store.tables.bulk_submit import build_job_values, submit_at_once, submit_plain_in
 from holdfast.store.tables.job_heads import head_of
 from holdfast.store.tables.job_listing import list_in, names_in, needing_person_in, tally_in
 from holdfast.store.tables.payloads import need_namespace, store_body, to_enum
@@ -156,7 +156,7 @@ async def submit_in(tx: Transaction, draft: JobDraft, *, admitting: bool = False
         return known
     if admitting and limited:
         await admit_in(tx, [draft])
-    inserted = await tx.row("insert_job", **job_values(draft))
+    inserted = await tx.row("insert_job", **build_job_values(draft))
     if inserted is None:
         known = await _find_earlier(tx, draft, digest)
         assert known is not None, "an insert that conflicts has something to conflict with"

@@ -32,11 +32,11 @@ from holdfast.store.tables.bulk_append import (
     BatchRejected,
     append_at_once,
     append_plain_in,
-    conditions,
-    event_values,
+    build_conditions,
+    build_event_values,
     is_plain,
 )
-from holdfast.store.tables.job_heads import QueuePosition, lock_head, move_values, settle_move
+from holdfast.store.tables.job_heads import QueuePosition, build_move_values, lock_head, settle_move
 from holdfast.store.tables.jobs import submit_in
 from holdfast.store.tables.lease_sweep import SweptJob, hold_expired_in
 from holdfast.store.tables.ledger import write_call
@@ -194,7 +194,7 @@ def _sort_events(rows: Sequence[Row]) -> list[SealedEvent]:
 
 async def append_in(tx: Transaction, append: Append) -> Head:
     """Write everything in the append within this transaction, or raise the reason of the rejection."""
-    values = conditions(append)
+    values = build_conditions(append)
     if append.move is not None and append.move.over:
         await tx.row("lock_session_of_job", job_id=append.job_id)
     if append.extras.letters:
@@ -205,7 +205,7 @@ async def append_in(tx: Transaction, append: Append) -> Head:
     if append.move is None:
         moved = await tx.change_each("advance_head", [values]) == 1
     else:
-        place = await tx.row("release_head", **values, **move_values(append.move), in_no_line=0)
+        place = await tx.row("release_head", **values, **build_move_values(append.move), in_no_line=0)
         moved = place is not None
     if not moved:
         return await _explain(tx, append)
@@ -240,7 +240,7 @@ async def _write_events(tx: Transaction, namespace: str, job_id: str, events: Se
         body = event.body
         if body is not None and len(body) > PAYLOAD_INLINE_BYTES:
             body = (await store_body(tx, namespace, body, event.body_digest)).inline
-        await tx.run("insert_event", **event_values(job_id, event) | {"body": body})
+        await tx.run("insert_event", **build_event_values(job_id, event) | {"body": body})
 
 
 async def _write_extras(tx: Transaction, namespace: str, job_id: str, extras: Extras, *, ended: bool) -> None:
@@ -333,7 +333,7 @@ async def _write_hold(
         head_seq=new_head.seq,
         head_hash=new_head.hash,
         fence=head.fence + 1,
-        **move_values(move),
+        **build_move_values(move),
     )
     await _write_events(tx, head.namespace, head.job_id, sealed)
     if not _keeps_place(head, move):

@@ -25,8 +25,8 @@ from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import Status
 from holdfast.store.executor import Transaction, Value
 from holdfast.store.ports.journal import Decide, Ruling, check_plain
-from holdfast.store.tables.bulk_append import encode_integers, encode_texts, event_values
-from holdfast.store.tables.job_heads import head_of, move_values
+from holdfast.store.tables.bulk_append import build_event_values, encode_integers, encode_texts
+from holdfast.store.tables.job_heads import build_move_values, head_of
 from holdfast.store.tables.payloads import store_body
 
 
@@ -145,7 +145,7 @@ def _build_head_values(swept: SweptJob) -> dict[str, Value]:
         "head_seq": seq,
         "head_hash": hash_,
         "fence": swept.head.fence + 1,
-        **move_values(swept.ruling.move),
+        **build_move_values(swept.ruling.move),
     }
 
 
@@ -154,7 +154,7 @@ async def _build_event_rows(tx: Transaction, swept: Sequence[SweptJob]) -> list[
     rows = []
     for job in swept:
         for event in job.events:
-            row = event_values(job.head.job_id, event)
+            row = build_event_values(job.head.job_id, event)
             if event.body is not None and len(event.body) > PAYLOAD_INLINE_BYTES:
                 stored = await store_body(tx, job.head.namespace, event.body, event.body_digest)
                 row["body"] = stored.inline

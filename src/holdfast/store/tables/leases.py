@@ -25,7 +25,7 @@ from holdfast.store.ports.leases import (
     check_claim_request,
     check_worker_lease,
 )
-from holdfast.store.tables.bulk_append import event_values
+from holdfast.store.tables.bulk_append import build_event_values
 from holdfast.store.tables.job_heads import head_of
 
 WORKERS_KEPT: Final = 256
@@ -358,7 +358,7 @@ async def _grant_each(
     ]
     rows = await tx.rows_each("grant_lease", heads)
     assert len(rows) == len(granted), "the heads were chosen and locked in this transaction"
-    await tx.rows_each("insert_event", [event_values(head.job_id, event) for head, event in granted])
+    await tx.rows_each("insert_event", [build_event_values(head.job_id, event) for head, event in granted])
     return {head.job_id: row[0] for (head, _), row in zip(granted, rows, strict=True)}
 
 

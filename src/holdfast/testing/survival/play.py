@@ -195,17 +195,17 @@ class SimulatedRun:
         if probe is None:
             return await call(durable_call, *met)
 
-        async def looked_up(key: str, args: Any) -> ProbeResult:
+        async def run_probe(key: str, args: Any) -> ProbeResult:
             with self._count_call():
                 probed = await probe(key, args)
             self._said.append(f"{durable_call.name} was looked up: {_FOUND[probed.answer]}")
             return probed
 
-        async def seen(key: str, args: Any) -> ProbeResult:
-            probed: ProbeResult = await self._loop.root.adopt(looked_up(key, args))
+        async def adopt_probe(key: str, args: Any) -> ProbeResult:
+            probed: ProbeResult = await self._loop.root.adopt(run_probe(key, args))
             return probed
 
-        terms = msgspec.structs.replace(durable_call.terms, probe=seen)
+        terms = msgspec.structs.replace(durable_call.terms, probe=adopt_probe)
         return await call(msgspec.structs.replace(durable_call, terms=terms), *met)
 
     async def _perform(
@@ -223,10 +223,10 @@ class SimulatedRun:
             durable_call.name, durable_call.args, key, durable_call.terms.effect, durable_call.terms.relaunch
         )
 
-        async def to_its_end(key: str) -> Any:
+        async def run_to_end(key: str) -> Any:
             return await self._loop.root.adopt(self._make_call(made, durable_call.run, key))
 
-        outlasting = msgspec.structs.replace(durable_call, run=to_its_end)
+        outlasting = msgspec.structs.replace(durable_call, run=run_to_end)
         return await perform(outlasting, place, step_key, key, longest_us)
 
     async def _make_call(self, made: MadeCall, run: Callable[[str], Awaitable[Any]], key: str) -> Any:
