@@ -120,8 +120,8 @@ class Arena:
             "load": round(os.getloadavg()[0], 2),
             "sqlite": apsw.sqlite_lib_version(),
             "postgres": self._server_version,
-            "flush_ms": round(_flush_ms(self.folder), 3),
-            "loop_ms": round(_loop_ms(), 3),
+            "flush_ms": round(_measure_flush_ms(self.folder), 3),
+            "loop_ms": round(_measure_loop_ms(), 3),
             "rounds": self.scale.rounds,
             "peers": {name: versions().get(name) for name in PACKAGES} if self.peers != "none" else {},
         }
@@ -143,7 +143,7 @@ async def arena(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _flush_ms(folder: Path) -> float:
+def _measure_flush_ms(folder: Path) -> float:
     """How long the disk takes to keep 4 KiB: the median of 50."""
     times = []
     path = folder / "flush"
@@ -157,7 +157,7 @@ def _flush_ms(folder: Path) -> float:
     return median(times) * 1000
 
 
-def _loop_ms() -> float:
+def _measure_loop_ms() -> float:
     """How long a fixed piece of Python takes: the median of 5."""
     times = []
     for _ in range(5):

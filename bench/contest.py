@@ -77,7 +77,7 @@ class Figure(msgspec.Struct, frozen=True):
     high: float
 
 
-def figure(values: Sequence[float]) -> Figure:
+def make_figure(values: Sequence[float]) -> Figure:
     return Figure(median(values), min(values), max(values))
 
 
@@ -89,7 +89,7 @@ class Result(msgspec.Struct, frozen=True):
     laps: tuple[Lap, ...]
 
     def each(self, measure: Callable[[Lap], float]) -> Figure:
-        return figure([measure(lap) for lap in self.laps])
+        return make_figure([measure(lap) for lap in self.laps])
 
     def per_row(self) -> Result:
         """The same counted by row: for contestants whose operations are of different sizes."""
@@ -102,7 +102,7 @@ class Result(msgspec.Struct, frozen=True):
     def against(self, other: Result, measure: Callable[[Lap], float]) -> Figure:
         """How many times the other's figure this one's is, compared round by round, as long as both took part."""
         pairs = zip(self.laps, other.laps, strict=False)
-        return figure([measure(ours) / measure(theirs) for ours, theirs in pairs])
+        return make_figure([measure(ours) / measure(theirs) for ours, theirs in pairs])
 
 
 async def play(contestants: Sequence[Contestant], *, rounds: int, operations: int) -> list[Result]:
@@ -167,7 +167,9 @@ class Absent(Exception):
 
 
 @contextlib.asynccontextmanager
-async def opened(contestants: list[Contestant], absent: list[str] | None = None) -> AsyncIterator[None]:
+async def open_contestants(
+    contestants: list[Contestant], absent: list[str] | None = None
+) -> AsyncIterator[None]:
     """Every contestant is open inside the block. Who cannot take part is out of the list and named in `absent`."""
     async with contextlib.AsyncExitStack() as stack:
         for contestant in list(contestants):
@@ -179,11 +181,11 @@ async def opened(contestants: list[Contestant], absent: list[str] | None = None)
                 absent.append(f"{contestant.name}: {why}")
                 contestants.remove(contestant)
                 continue
-            stack.push_async_exit(functools.partial(_closed, contestant))
+            stack.push_async_exit(functools.partial(_close_contestant, contestant))
         yield
 
 
-async def _closed(contestant: Contestant, failed: type[BaseException] | None, *_: object) -> None:
+async def _close_contestant(contestant: Contestant, failed: type[BaseException] | None, *_: object) -> None:
     await (contestant.close() if failed is None else contestant.abandon())
 
 

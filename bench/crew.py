@@ -68,14 +68,14 @@ class Crew(Contestant):
         # To count jobs is to look at all of them: again and again it would take as long as the work. The last result is
         # waited for first, as a user would.
         await self.client.result(submitted[-1].job_id)
-        while await self._completed() < self.before:  # noqa: ASYNC110 - of the store, not of an event here
+        while await self._count_completed() < self.before:  # noqa: ASYNC110 - of the store, not of an event here
             await asyncio.sleep(0.005)
 
-    async def _completed(self) -> int:
+    async def _count_completed(self) -> int:
         return (await self.store.jobs.counts()).get(Status.COMPLETED, 0)
 
     async def close(self) -> None:
-        assert await self._completed() == self.before, "a job was made twice"
+        assert await self._count_completed() == self.before, "a job was made twice"
         await self.end_workers()
 
     async def end_workers(self) -> None:

@@ -15,7 +15,7 @@ from holdfast.model.inbox import BatchDraft, Boundary, Completion, ItemDraft
 from holdfast.model.jobs import JobDraft
 from holdfast.model.session import SessionCheckpoint, SessionNode, TurnCommit, Usage, stamp_commit
 from holdfast.model.time import HOUR, SECOND
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 
 
 class Holdfast(Contestant):
@@ -36,7 +36,7 @@ class _Appends(Holdfast):
         await super().open()
         jobs = self.rows_per_operation
         await self.store.jobs.submit_many([JobDraft(kind="bench") for _ in range(jobs)])
-        ask = ClaimAsk(worker="bench", token="bench-token", queues=("default",), limit=jobs, ttl_us=HOUR)
+        ask = ClaimRequest(worker="bench", token="bench-token", queues=("default",), limit=jobs, ttl_us=HOUR)
         grants = await self.store.leases.claim(ask)
         assert len(grants) == jobs, "every job is ours"
         self.holders = [
@@ -56,7 +56,7 @@ class _Appends(Holdfast):
         self.count += 1
         return append_of(self.holders[place], [step(self.count)], at=AT)
 
-    def accepted(self, place: int, append: Append, outcome: Head | HoldfastError) -> None:
+    def check_accepted(self, place: int, append: Append, outcome: Head | HoldfastError) -> None:
         assert outcome == append.head, f"an append was refused: {outcome}"
         self.holders[place] = after(self.holders[place], append)
 
@@ -66,7 +66,7 @@ class AppendOne(_Appends):
 
     async def operation(self, number: int) -> None:
         append = self.build(0)
-        self.accepted(0, append, await self.store.journal.append(append))
+        self.check_accepted(0, append, await self.store.journal.append(append))
 
 
 class AppendMany(_Appends):
@@ -77,7 +77,7 @@ class AppendMany(_Appends):
         appends = [self.build(place) for place in range(GROUP)]
         outcomes = await self.store.journal.append_many(appends)
         for place, outcome in enumerate(outcomes):
-            self.accepted(place, appends[place], outcome)
+            self.check_accepted(place, appends[place], outcome)
 
 
 class AppendTasks(_Appends):
@@ -91,7 +91,7 @@ class AppendTasks(_Appends):
 
     async def _append(self, place: int) -> None:
         append = self.build(place)
-        self.accepted(place, append, await self.store.journal.append(append))
+        self.check_accepted(place, append, await self.store.journal.append(append))
 
 
 # ── turns ─────────────────────────────────────────────────────────────────────────────────────────

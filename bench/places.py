@@ -31,11 +31,11 @@ class Place(Protocol):
         """Holdfast as production opens it, at full durability."""
         ...
 
-    async def tidied(self) -> None:
+    async def vacuum(self) -> None:
         """What was removed is room for what comes, as the database sees to by itself in time."""
         ...
 
-    async def counted(self) -> None:
+    async def analyze(self) -> None:
         """The database knows how much there is, as it finds out by itself within a minute."""
         ...
 
@@ -57,9 +57,9 @@ class File:
         assert store.tier is Tier.SQLITE, "measured at full durability or not at all"
         return store
 
-    async def tidied(self) -> None: ...
+    async def vacuum(self) -> None: ...
 
-    async def counted(self) -> None: ...
+    async def analyze(self) -> None: ...
 
     async def size(self) -> int:
         db = connect(self.path)
@@ -84,14 +84,14 @@ class Database:
         assert store.tier is Tier.POSTGRES, "measured at full durability or not at all"
         return store
 
-    async def tidied(self) -> None:
+    async def vacuum(self) -> None:
         connection = await asyncpg.connect(self.url)
         try:
             await connection.execute("VACUUM")
         finally:
             await connection.close()
 
-    async def counted(self) -> None:
+    async def analyze(self) -> None:
         connection = await asyncpg.connect(self.url)
         try:
             await connection.execute("ANALYZE")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from bench.report import Curve, Row, number
+from bench.report import Curve, Row, format_number
 
 WIDTH = 820
 LINE = 26
@@ -63,7 +63,7 @@ def bars(title: str, rows: Sequence[Row]) -> str:
             f'<text x="{LABEL - 8}" y="{y + 14}" text-anchor="end">{escape(shown)}</text>',
             f'<rect class="{whose}" x="{LABEL}" y="{y + 2}" width="{max(1.0, end - LABEL):.1f}" height="16"/>',
             f'<line class="spread" x1="{x(row.low):.1f}" x2="{x(row.high):.1f}" y1="{y + 10}" y2="{y + 10}"/>',
-            f'<text x="{max(end, x(row.high)) + 6:.1f}" y="{y + 14}">{number(row.value)}</text>',
+            f'<text x="{max(end, x(row.high)) + 6:.1f}" y="{y + 14}">{format_number(row.value)}</text>',
         ]
     unit = f"{rows[0].measure}, {rows[0].unit}, logarithmic; shorter is better"
     return _svg(
@@ -97,7 +97,7 @@ def curve(found: Curve) -> str:
     for (x, y), (size, cost) in zip(at, found.points, strict=True):
         parts += [
             f'<circle class="{kind_of(found.contestant)}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>',
-            f'<text x="{x:.1f}" y="{y - 10:.1f}" text-anchor="middle">{number(cost)}</text>',
+            f'<text x="{x:.1f}" y="{y - 10:.1f}" text-anchor="middle">{format_number(cost)}</text>',
             f'<text class="faint" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{size:,}</text>',
         ]
     said = f"{found.unit} against {found.of}, both logarithmic; exponent {found.exponent():.2f}"

@@ -47,7 +47,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     met: bool
 
 
-def goal(
+def make_goal(
     name: str, found: float | Figure, side: Literal["at most", "at least"], limit: float, unit: str
 ) -> Goal:
     value = found.value if isinstance(found, Figure) else found
@@ -55,12 +55,12 @@ def goal(
     return Goal(name=name, value=round(value, 3), goal=limit, unit=f"{unit}, {side}", met=met)
 
 
-def beaten(
+def make_peer_goal(
     name: str, ours: Result, peers: Sequence[Result], at_least: float, of: Callable[[Lap], float] = middle
 ) -> Goal:
     """How many times faster we are than the fastest of the peers."""
     first = fastest(peers, of)
-    return goal(name, first.against(ours, of), "at least", at_least, f"× as fast as {first.contestant}")
+    return make_goal(name, first.against(ours, of), "at least", at_least, f"× as fast as {first.contestant}")
 
 
 class Contest(msgspec.Struct, frozen=True):
@@ -190,15 +190,15 @@ def show_rows(console: Console, rows: list[Row], notes: Sequence[Note] = ()) -> 
         its = list(group)
         timed = its[0].per_second is not None
         beside = any(row.peer for row in its)
-        table = _table(f"{title}: {its[0].measure}")
+        table = _make_table(f"{title}: {its[0].measure}")
         table.add_column("contestant")
         headings = ("low..high", "CPU ms", "rows/s", "× raw", *(("× best peer",) if beside else ()))
         for heading in (its[0].unit, *(headings if timed else ())):
             table.add_column(heading, justify="right", no_wrap=True)
         for row in its:
-            spread = f"{number(row.low)}..{number(row.high)}"
-            rest = (spread, *map(number, (row.cpu_ms, row.per_second, row.ratio, row.to_peer)))
-            table.add_row(row.contestant, number(row.value), *rest[: len(headings) if timed else 0])
+            spread = f"{format_number(row.low)}..{format_number(row.high)}"
+            rest = (spread, *map(format_number, (row.cpu_ms, row.per_second, row.ratio, row.to_peer)))
+            table.add_row(row.contestant, format_number(row.value), *rest[: len(headings) if timed else 0])
         console.print(table)
     for note in notes:
         console.print(f"  {note.store}: {note.text}", style="dim", highlight=False)
@@ -207,18 +207,18 @@ def show_rows(console: Console, rows: list[Row], notes: Sequence[Note] = ()) -> 
 def show_curves(console: Console, curves: Sequence[Curve]) -> None:
     if not curves:
         return
-    table = _table("growth: cost against size; exponent 0 is flat, 1 is linear")
+    table = _make_table("growth: cost against size; exponent 0 is flat, 1 is linear")
     for heading in ("cost", "store", "points"):
         table.add_column(heading)
     table.add_column("exponent", justify="right")
     for one in curves:
-        points = "  ".join(f"{size:,}: {number(cost)}" for size, cost in one.points)
+        points = "  ".join(f"{size:,}: {format_number(cost)}" for size, cost in one.points)
         table.add_row(f"{one.name}, {one.unit} against {one.of}", one.store, points, f"{one.exponent():.2f}")
     console.print(table)
 
 
 def show_goals(console: Console, goals: list[Goal]) -> None:
-    table = _table("goals")
+    table = _make_table("goals")
     table.add_column("goal")
     for heading in ("value", "goal"):
         table.add_column(heading, justify="right")
@@ -226,15 +226,15 @@ def show_goals(console: Console, goals: list[Goal]) -> None:
     table.add_column("", no_wrap=True)
     for each in goals:
         said = "[green]met[/green]" if each.met else "[bold red]NOT MET[/bold red]"
-        table.add_row(each.name, number(each.value), f"{each.goal:g}", each.unit, said)
+        table.add_row(each.name, format_number(each.value), f"{each.goal:g}", each.unit, said)
     console.print(table)
 
 
-def _table(title: str) -> Table:
+def _make_table(title: str) -> Table:
     return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """Three figures, whatever the size; nothing for None."""
     if value is None:
         return ""

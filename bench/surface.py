@@ -118,12 +118,12 @@ class Queue(Surface):
         await self.process.store.jobs.submit_many([self.small.draft({"nth": nth}) for nth in jobs])
         await self.last.wait()
         # The last function has ended; its end is on its way to the disk.
-        while await self._completed() < self.before + self.rows_per_operation:  # noqa: ASYNC110
+        while await self._count_completed() < self.before + self.rows_per_operation:  # noqa: ASYNC110
             await asyncio.sleep(0.0005)
         self.before += self.rows_per_operation
         assert self.finished == self.rows_per_operation, "a function ran twice"
 
-    async def _completed(self) -> int:
+    async def _count_completed(self) -> int:
         return (await self.process.store.jobs.counts()).get(Status.COMPLETED, 0)
 
 
@@ -166,4 +166,4 @@ class PrunedChat(Chat):
         await super().operation(number)
         if number % self.every == self.every - 1:
             await prune(self.process.store, self.policy)
-            await self.place.tidied()
+            await self.place.vacuum()

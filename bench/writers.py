@@ -23,7 +23,7 @@ from bench.places import File, Place
 from bench.raw import sqlite
 from holdfast.model.jobs import JobDraft
 from holdfast.store.sqlite import filesystem
-from holdfast.store.sqlite.connection import adopt, connect, make_durable
+from holdfast.store.sqlite.connection import check_file_is_ours, connect, make_durable
 
 BUSY_MS = 30_000
 
@@ -38,7 +38,7 @@ class Submitted(Storm):
         return lambda number: runner.run(store.jobs.submit(JobDraft(kind="bench", input={"number": number})))
 
     async def _store(self) -> Any:
-        return await File(_path(self.told)).open_store()
+        return await File(_get_path(self.told)).open_store()
 
     async def _count(self) -> int:
         store = await self._store()
@@ -57,10 +57,10 @@ class Raw(Storm):
     turns = False
 
     def open(self) -> None:
-        path = _path(self.told)
+        path = _get_path(self.told)
         filesystem.make_private(path)
         db = connect(path)
-        adopt(db, path)
+        check_file_is_ours(db, path)
         make_durable(db)
         db.execute(sqlite.EVENTS)
         db.close()
@@ -71,10 +71,10 @@ class Raw(Storm):
         super().begin()
 
     def writer(self, nth: int) -> Callable[[int], object]:
-        db = connect(_path(self.told))
+        db = connect(_get_path(self.told))
         make_durable(db)
         db.set_busy_timeout(BUSY_MS)
-        lock = Path(f"{_path(self.told)}-turns").open("w")  # noqa: SIM115 - held as long as the process
+        lock = Path(f"{_get_path(self.told)}-turns").open("w")  # noqa: SIM115 - held as long as the process
         job_id = f"job-{self.lap}-{nth}"
 
         def write(number: int) -> None:
@@ -93,7 +93,7 @@ class Raw(Storm):
         return write
 
     def count(self) -> dict[str, int]:
-        db = connect(_path(self.told))
+        db = connect(_get_path(self.told))
         try:
             return {"jobs": int(db.execute("SELECT count(*) FROM events").get)}
         finally:
@@ -104,7 +104,7 @@ class Turns(Raw):
     turns = True
 
 
-def _path(told: Told) -> Path:
+def _get_path(told: Told) -> Path:
     return Path(told.address.removeprefix("sqlite:///"))
 
 

@@ -37,7 +37,7 @@ CHECKS: Final = tuple(
 )
 
 
-def modules() -> dict[str, ast.Module]:
+def load_modules() -> dict[str, ast.Module]:
     """Dotted name → syntax tree."""
     found: dict[str, ast.Module] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -47,7 +47,7 @@ def modules() -> dict[str, ast.Module]:
     return found
 
 
-def imports(name: str, tree: ast.Module, known: set[str]) -> set[str]:
+def find_imports(name: str, tree: ast.Module, known: set[str]) -> set[str]:
     """The modules that this one imports anywhere. Lazy exports of a package's `__init__` are not imports."""
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -64,7 +64,7 @@ def find_cycles(trees: dict[str, ast.Module]) -> list[list[str]]:
     """Strongly connected components of more than one module."""
     known = set(trees)
     packages = {name for name in known if any(other.startswith(name + ".") for other in known)}
-    graph = {name: imports(name, tree, known) for name, tree in trees.items() if name not in packages}
+    graph = {name: find_imports(name, tree, known) for name, tree in trees.items() if name not in packages}
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -97,7 +97,7 @@ def find_cycles(trees: dict[str, ast.Module]) -> list[list[str]]:
     return found
 
 
-def find_twice(trees: dict[str, ast.Module]) -> dict[str, list[str]]:
+def find_duplicate_classes(trees: dict[str, ast.Module]) -> dict[str, list[str]]:
     """Public class name → the modules that define it, where there are several."""
     places: dict[str, list[str]] = defaultdict(list)
     for name, tree in trees.items():
@@ -117,7 +117,7 @@ def is_participle(name: str) -> bool:
     )
 
 
-def _functions(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, bool]]:
+def _list_functions(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, bool]]:
     """Functions and methods of public scope, and whether each is a property."""
     for node in tree.body:
         scope = node.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_") else [node]
@@ -133,7 +133,7 @@ def find_participles(trees: dict[str, ast.Module]) -> list[str]:
         f"{name}:{node.lineno} {node.name}"
         for name, tree in trees.items()
         if not name.startswith(CHECKS)
-        for node, is_property in _functions(tree)
+        for node, is_property in _list_functions(tree)
         if not node.name.startswith("_") and not is_property and node.name not in ASYNCIO
         if is_participle(node.name)
     ]
@@ -153,11 +153,11 @@ def find_words(trees: dict[str, ast.Module]) -> list[str]:
 
 
 def main() -> int:
-    trees = modules()
+    trees = load_modules()
     lists = {
         "module cycles": [" ".join(one) for one in find_cycles(trees)],
         "class names defined twice": [
-            f"{name}: {', '.join(places)}" for name, places in find_twice(trees).items()
+            f"{name}: {', '.join(places)}" for name, places in find_duplicate_classes(trees).items()
         ],
         "public functions that are participles": find_participles(trees),
         "docstrings with somebody, nobody, whoever": find_words(trees),

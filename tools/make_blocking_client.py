@@ -128,7 +128,7 @@ def generate() -> str:
     variables = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)]
     (client,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Client")
     methods = [
-        _method(node)
+        _format_method(node)
         for node in client.body
         if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef)
         and not node.name.startswith("_")
@@ -136,10 +136,10 @@ def generate() -> str:
     ]
     same = "from holdfast.client.client import SAME"
     source = "\n".join([HEAD, same, *imports, *variables, BASE, *methods])
-    return _ruff("format", _ruff("check", source))
+    return _run_ruff("format", _run_ruff("check", source))
 
 
-def _method(node: ast.AsyncFunctionDef | ast.FunctionDef) -> str:
+def _format_method(node: ast.AsyncFunctionDef | ast.FunctionDef) -> str:
     arguments = node.args
     names = [one.arg for one in arguments.args[1:]]
     passed = [*names, *(f"{one.arg}={one.arg}" for one in arguments.kwonlyargs)]
@@ -166,7 +166,7 @@ def _method(node: ast.AsyncFunctionDef | ast.FunctionDef) -> str:
     return f'\n    def {node.name}({ast.unparse(arguments)}) -> {returns}:\n        """{lines}"""\n{body}\n'
 
 
-def _ruff(command: str, source: str) -> str:
+def _run_ruff(command: str, source: str) -> str:
     options = ["--fix", "--quiet", "--select", "I,F401,F811", "--exit-zero"] if command == "check" else []
     run = [sys.executable, "-m", "ruff", command, *options, "--stdin-filename", str(TARGET), "-"]
     return subprocess.run(run, input=source, capture_output=True, text=True, check=True, cwd=ROOT).stdout

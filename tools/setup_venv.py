@@ -32,7 +32,7 @@ NAMED = re.compile(
 ENVIRONMENT = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
 
 
-def wanted() -> str:
+def compute_digest() -> str:
     """A digest of everything that decides what the environment holds.
 
     Only two tables of pyproject.toml count: a changed lint rule reinstalls nothing.
@@ -47,7 +47,7 @@ def wanted() -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def usable() -> bool:
+def is_usable() -> bool:
     """Whether `.venv` holds a Python that starts and has pip. After its interpreter moved, it does not."""
     if not Path(PYTHON).exists():
         return False
@@ -92,8 +92,8 @@ def install(*arguments: str, total: int = 0) -> None:
 
 
 def main() -> None:
-    digest = wanted()
-    fresh = usable()
+    digest = compute_digest()
+    fresh = is_usable()
     if fresh and READY.exists() and READY.read_text(encoding="utf-8") == digest:
         READY.touch()
         return

@@ -1,6 +1,6 @@
 """Packages that only one target needs, in a folder of their own under `build/`: `.venv` stays what its lock says.
 
-python = made("page")        build/page/bin/python, with requirements/page.txt in it, each file checked by its hash
+python = make_venv("page")   build/page/bin/python, with requirements/page.txt in it, each file checked by its hash
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def made(name: str) -> Path:
+def make_venv(name: str) -> Path:
     """The interpreter of the environment that `requirements/NAME.txt` locks, made anew whenever that file changes."""
     lock = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
     venv = ROOT / "build" / name
@@ -27,8 +27,8 @@ def made(name: str) -> Path:
     return python
 
 
-def packages(name: str) -> Path:
+def find_packages(name: str) -> Path:
     """Where that environment keeps what is installed."""
     asked = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    said = subprocess.run([made(name), "-c", asked], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([make_venv(name), "-c", asked], capture_output=True, text=True, check=True).stdout
     return Path(said.strip())

@@ -82,8 +82,8 @@ class Lines(Contestant):
                 stderr=log,
                 process_group=0,  # of this session: if this process dies, the kernel lets go whom we stopped
             )
-        await self._answered("ready")
-        self._rest()
+        await self._read_answer("ready")
+        self._stop_if_resting()
 
     async def begin(self) -> None:
         await self.say("begin")
@@ -104,15 +104,15 @@ class Lines(Contestant):
         assert self._process.stdin is not None
         self._signal(signal.SIGCONT)
         self._process.stdin.write(f"{word}\n".encode())
-        answer = await self._answered("done")
-        self._rest()
+        answer = await self._read_answer("done")
+        self._stop_if_resting()
         return answer
 
-    def _rest(self) -> None:
+    def _stop_if_resting(self) -> None:
         if self.rests:
             self._signal(signal.SIGSTOP)
 
-    async def _answered(self, word: str) -> Any:
+    async def _read_answer(self, word: str) -> Any:
         assert self._process.stdout is not None
         async with asyncio.timeout(PATIENCE_S):
             line = (await self._process.stdout.readline()).decode()
@@ -133,7 +133,7 @@ class Lines(Contestant):
             os.killpg(self._process.pid, which)
 
     async def close(self) -> None:
-        await self.checked()
+        await self.check_counts()
         self._signal(signal.SIGCONT)
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -145,7 +145,7 @@ class Lines(Contestant):
     async def abandon(self) -> None:
         await self.kill()
 
-    async def checked(self) -> None:
+    async def check_counts(self) -> None:
         """What the database holds is what was asked for."""
         found = await self.say("count") if self.work != "sweep" else None  # it asserts every lap's
         jobs = self.asked * self.told.get("jobs", 1)

@@ -1,7 +1,7 @@
 """Which peer takes part in which work, under which name; and who does not, and why.
 
-`best` marks who is entered by `make bench`: whoever was the fastest when all of them ran. All of them are entered by
-`make bench-peers`.
+`mark_best` marks the peers that `make bench` enters: those that were the fastest when all of them ran. All of them are
+entered by `make bench-peers`.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ RESTATE: Final = Entry(
 )
 
 
-def best(entry: Entry, *stores: str) -> Entry:
+def mark_best(entry: Entry, *stores: str) -> Entry:
     return msgspec.structs.replace(entry, best=stores or entry.stores)
 
 
-def called(entry: Entry, title: str) -> Entry:
+def set_title(entry: Entry, title: str) -> Entry:
     return msgspec.structs.replace(entry, title=title)
 
 
@@ -78,17 +78,17 @@ NO_QUEUE: Final = "LangGraph has no queue."
 
 ENTRIES: Final[dict[str, tuple[Entry, ...]]] = {
     "serial": (
-        best(LANGGRAPH, "sqlite"),
-        best(called(ABSURD, "Absurd {}"), "postgres"),
-        called(DBOS, "DBOS {}, as shipped"),
-        called(DBOS_TUNED, "DBOS {}, WAL"),
+        mark_best(LANGGRAPH, "sqlite"),
+        mark_best(set_title(ABSURD, "Absurd {}"), "postgres"),
+        set_title(DBOS, "DBOS {}, as shipped"),
+        set_title(DBOS_TUNED, "DBOS {}, WAL"),
         TEMPORAL,
         RESTATE,
     ),
     "queue": (
-        best(HUEY),
-        best(PGQUEUER),
-        best(ABSURD),
+        mark_best(HUEY),
+        mark_best(PGQUEUER),
+        mark_best(ABSURD),
         ABSURD_TUNED,
         PROCRASTINATE,
         DBOS,
@@ -98,10 +98,10 @@ ENTRIES: Final[dict[str, tuple[Entry, ...]]] = {
         RESTATE,
     ),
     "pickup": (
-        best(DBOS_TUNED),
-        best(called(PROCRASTINATE, "Procrastinate {}")),
-        called(HUEY, "Huey {}, fsync"),
-        called(PGQUEUER, "PgQueuer {}"),
+        mark_best(DBOS_TUNED),
+        mark_best(set_title(PROCRASTINATE, "Procrastinate {}")),
+        set_title(HUEY, "Huey {}, fsync"),
+        set_title(PGQUEUER, "PgQueuer {}"),
         ABSURD,
         ABSURD_TUNED,
         DBOS,
@@ -110,26 +110,26 @@ ENTRIES: Final[dict[str, tuple[Entry, ...]]] = {
         RESTATE,
     ),
     "resume": (
-        best(called(LANGGRAPH, "LangGraph {}, state only"), "sqlite"),
-        best(called(ABSURD, "Absurd {}")),
-        called(DBOS, "DBOS {}, as shipped"),
-        called(DBOS_TUNED, "DBOS {}, WAL"),
+        mark_best(set_title(LANGGRAPH, "LangGraph {}, state only"), "sqlite"),
+        mark_best(set_title(ABSURD, "Absurd {}")),
+        set_title(DBOS, "DBOS {}, as shipped"),
+        set_title(DBOS_TUNED, "DBOS {}, WAL"),
         TEMPORAL,
         RESTATE,
     ),
-    "chat": (best(LANGGRAPH, "sqlite"),),
+    "chat": (mark_best(LANGGRAPH, "sqlite"),),
     "writers": (
-        best(called(LANGGRAPH, "LangGraph {}, checkpoints"), "sqlite"),
-        called(HUEY, "Huey {}, fsync, enqueued"),
-        called(DBOS, "DBOS {}, enqueued, as shipped"),
-        called(DBOS_TUNED, "DBOS {}, enqueued, WAL"),
+        mark_best(set_title(LANGGRAPH, "LangGraph {}, checkpoints"), "sqlite"),
+        set_title(HUEY, "Huey {}, fsync, enqueued"),
+        set_title(DBOS, "DBOS {}, enqueued, as shipped"),
+        set_title(DBOS_TUNED, "DBOS {}, enqueued, WAL"),
     ),
     "sweep": (
-        best(called(DBOS_TUNED, "DBOS {}, WAL")),
-        best(called(PGQUEUER, "PgQueuer {}, dequeued again")),
-        called(ABSURD, "Absurd {}, claimed again"),
-        called(PROCRASTINATE, "Procrastinate {}, retried one by one"),
-        called(DBOS, "DBOS {}, as shipped"),
+        mark_best(set_title(DBOS_TUNED, "DBOS {}, WAL")),
+        mark_best(set_title(PGQUEUER, "PgQueuer {}, dequeued again")),
+        set_title(ABSURD, "Absurd {}, claimed again"),
+        set_title(PROCRASTINATE, "Procrastinate {}, retried one by one"),
+        set_title(DBOS, "DBOS {}, as shipped"),
     ),
 }
 
@@ -144,7 +144,7 @@ LEFT_OUT: Final[dict[str, str]] = {
 }
 
 
-def entered(work: str, store: str, which: str, steps: int = 1) -> list[Entry]:
+def find_entries(work: str, store: str, which: str, steps: int = 1) -> list[Entry]:
     """Who takes part: nobody, the best, or all who can do so many steps."""
     if which == "none":
         return []
@@ -157,17 +157,17 @@ def entered(work: str, store: str, which: str, steps: int = 1) -> list[Entry]:
     ]
 
 
-def entrants(work: str, store: str, which: str, operations: int | None = None, **told: Any) -> list[Any]:
+def make_entrants(work: str, store: str, which: str, operations: int | None = None, **told: Any) -> list[Any]:
     """Makers of contestants, for `Arena.enter`. `operations` is how many of a lap they take part in."""
     return [
         functools.partial(
-            _contestant, entry, work, operations, {"store": store, "tuned": entry.tuned, **told}
+            _make_contestant, entry, work, operations, {"store": store, "tuned": entry.tuned, **told}
         )
-        for entry in entered(work, store, which, told.get("steps", 1))
+        for entry in find_entries(work, store, which, told.get("steps", 1))
     ]
 
 
-def _contestant(
+def _make_contestant(
     entry: Entry, work: str, operations: int | None, told: dict[str, Any], place: Place
 ) -> Contestant:
     kind = Restate if entry is RESTATE else Killed if work == "resume" and not entry.served else Peer

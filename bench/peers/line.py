@@ -72,12 +72,12 @@ def _serve(work: Work) -> None:
         number += word == "operation"
         say("done", answer)
     work.close()
-    _leave()
+    _exit_at_once()
 
 
 async def _serve_async(work: Work) -> None:
     loop = asyncio.get_running_loop()
-    await _settled(work.open())
+    await _await_result(work.open())
     say("ready")
     number = 0
     while line := await loop.run_in_executor(None, sys.stdin.readline):
@@ -85,18 +85,18 @@ async def _serve_async(work: Work) -> None:
         number = 0 if word == "begin" else number
         answer = work.operation(number) if word == "operation" else getattr(work, word)()
         number += word == "operation"
-        say("done", await _settled(answer))
-    await _settled(work.close())
-    _leave()
+        say("done", await _await_result(answer))
+    await _await_result(work.close())
+    _exit_at_once()
 
 
-def _leave() -> None:
+def _exit_at_once() -> None:
     """At once: pools and pollers of peers may have threads, and tasks, that never end."""
     sys.stdout.flush()
     os._exit(0)
 
 
-async def _settled(answer: Any) -> Any:
+async def _await_result(answer: Any) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
@@ -171,12 +171,12 @@ class Storm(Work):
     def begin(self) -> None:
         gc.freeze()  # a collector that touches every object would copy every page into every child
         closed, self.barrier = os.pipe()
-        self.children = [self._forked(nth, closed) for nth in range(self.told.writers)]
+        self.children = [self._fork_writer(nth, closed) for nth in range(self.told.writers)]
         os.close(closed)
         for answers in self.children:
             assert answers.readline() == "ready\n"
 
-    def _forked(self, nth: int, closed: int) -> Any:
+    def _fork_writer(self, nth: int, closed: int) -> Any:
         answer_out, answer_in = os.pipe()
         if os.fork() == 0:
             os.close(self.barrier)  # only the parent may hold it, or nobody would see it open

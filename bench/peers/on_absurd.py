@@ -24,7 +24,7 @@ class Peer(line.Work):
         self.watch = psycopg.connect(self.told.address, autocommit=True)
         if not self.one("SELECT count(*) FROM pg_namespace WHERE nspname = 'absurd'"):
             self.watch.execute(absurdctl.BUNDLED_SCHEMA_SQL)
-        self.absurd = connected(self.told, self.fetch)
+        self.absurd = connect(self.told, self.fetch)
         self.absurd.create_queue(QUEUE)
         self.again, self.reached = 0, threading.Event()
 
@@ -39,14 +39,14 @@ class Peer(line.Work):
     def one(self, sql, *values):
         return self.watch.execute(sql, values).fetchone()[0]
 
-    def done(self):
+    def count_done(self):
         return self.one("SELECT count(*) FROM absurd.t_jobs WHERE state = 'completed'")
 
     def count(self):
-        return {"jobs": self.done(), "steps": self.one("SELECT count(*) FROM absurd.c_jobs")}
+        return {"jobs": self.count_done(), "steps": self.one("SELECT count(*) FROM absurd.c_jobs")}
 
 
-def connected(told, fetch):
+def connect(told, fetch):
     absurd = Absurd(told.address, queue_name=QUEUE)
 
     @absurd.register_task("series", queue=QUEUE)
@@ -78,7 +78,7 @@ class Queue(Peer):
         for _ in range(self.told.jobs):
             self.absurd.spawn("series", {"steps": self.told.steps})
         self.before += self.told.jobs
-        line.until(lambda: self.done() >= self.before, 0.02)
+        line.until(lambda: self.count_done() >= self.before, 0.02)
 
     def close(self):
         self.workers.stop()
@@ -93,7 +93,7 @@ class Pickup(Queue):
 
 def worker(told):
     line.end_with_input()
-    absurd = connected(told, lambda number: {**told.result, "status": number})
+    absurd = connect(told, lambda number: {**told.result, "status": number})
     line.say("ready")
     polling = {"poll_interval": 0.01} if told.tuned else {}
     absurd.start_worker(concurrency=told.concurrency, **polling)

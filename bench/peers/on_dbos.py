@@ -35,7 +35,7 @@ def engine(told):
     return made
 
 
-def configured(told, executor="local"):
+def configure(told, executor="local"):
     made = engine(told)
     DBOS(
         config={
@@ -77,11 +77,11 @@ class Reader:
         sql = sql.replace("{}", self.schema)
         self.db.execute(sql.replace("?", "%s") if self.schema else sql, values)
 
-    def done(self):
+    def count_done(self):
         return self.one("SELECT count(*) FROM {}workflow_status WHERE status = 'SUCCESS'")
 
     def counts(self):
-        return {"jobs": self.done(), "steps": self.one("SELECT count(*) FROM {}operation_outputs")}
+        return {"jobs": self.count_done(), "steps": self.one("SELECT count(*) FROM {}operation_outputs")}
 
 
 RESULT: dict = {}
@@ -109,14 +109,14 @@ def steps_in_series(steps):
     return steps
 
 
-def prepared(told):
+def set_result(told):
     RESULT.update(told.result)
 
 
 class Serial(line.Work):
     def open(self):
-        prepared(self.told)
-        configured(self.told)
+        set_result(self.told)
+        configure(self.told)
         DBOS.launch()
         self.reader = Reader(self.told)
 
@@ -145,7 +145,7 @@ class Queue(line.Work):
         for _ in range(self.told.jobs):
             self.enqueue(self.told.steps)
         self.before += self.told.jobs
-        line.until(lambda: self.reader.done() >= self.before, 0.02)
+        line.until(lambda: self.reader.count_done() >= self.before, 0.02)
 
     def count(self):
         return self.reader.counts()
@@ -163,8 +163,8 @@ class Pickup(Queue):
 
 def worker(told):
     line.end_with_input()
-    prepared(told)
-    configured(told, f"worker-{told.nth}")
+    set_result(told)
+    configure(told, f"worker-{told.nth}")
     DBOS.listen_queues([QUEUE])
     DBOS.launch()
     polling = {"polling_interval_sec": 0.01} if told.tuned else {}
@@ -177,8 +177,8 @@ class History(line.Work):
     """A workflow at the step after its last recorded one. The harness kills us there."""
 
     def open(self):
-        prepared(self.told)
-        configured(self.told)
+        set_result(self.told)
+        configure(self.told)
 
     def operation(self, number):
         global LIVE_FROM
@@ -195,8 +195,8 @@ class Resume(line.Work):
 
     def open(self):
         global LIVE_FROM
-        prepared(self.told)
-        configured(self.told)
+        set_result(self.told)
+        configure(self.told)
         LIVE_FROM = self.told.steps
 
     def operation(self, number):
@@ -210,7 +210,7 @@ class Sweep(line.Work):
     """Workflows of an executor that died, put back into their queue. Nobody listens to it."""
 
     def open(self):
-        configured(self.told)
+        configure(self.told)
         DBOS.listen_queues(["another"])
         DBOS.launch()
         DBOS.register_queue(QUEUE, worker_concurrency=1)
@@ -237,7 +237,7 @@ class Writers(line.Storm):
 
     def open(self):
         if os.fork() == 0:  # the tables are made by a process that ends: nothing of it is forked
-            configured(self.told)
+            configure(self.told)
             DBOS.launch()
             DBOS.register_queue(QUEUE, worker_concurrency=1)
             os._exit(0)

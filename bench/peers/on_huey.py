@@ -40,14 +40,14 @@ class Queue(line.Work):
         self.watch = sqlite3.connect(path, isolation_level=None)
         self.before = 0
 
-    def stored(self):
+    def count_stored(self):
         return self.watch.execute("SELECT count(*) FROM kv").fetchone()[0]
 
     def operation(self, number):
         for job in range(self.told.jobs):
             MADE["chained"](job, 0, self.told.steps, self.told.result)
         self.before += self.told.jobs * self.told.steps
-        line.until(lambda: self.stored() >= self.before, 0.02)
+        line.until(lambda: self.count_stored() >= self.before, 0.02)
 
     def count(self):
         rows = [pickle.loads(row[0]) for row in self.watch.execute("SELECT value FROM kv")]  # noqa: S301 - its own
@@ -61,7 +61,7 @@ class Pickup(Queue):
     def operation(self, number):
         MADE["chained"](0, 0, 1, self.told.result)
         self.before += 1
-        line.until(lambda: self.stored() >= self.before, 0.001)
+        line.until(lambda: self.count_stored() >= self.before, 0.001)
 
 
 def worker(told):

@@ -35,14 +35,14 @@ class Peer(line.Work):
     async def one(self, sql, *values):
         return (await (await self.watch.execute(sql, values)).fetchone())[0]
 
-    async def done(self):
+    async def count_done(self):
         return await self.one("SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded'")
 
     async def count(self):
         last = (
             "SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded' AND (args->>'step')::int = %s"
         )
-        return {"steps": await self.done(), "jobs": await self.one(last, self.told.steps - 1)}
+        return {"steps": await self.count_done(), "jobs": await self.one(last, self.told.steps - 1)}
 
 
 class Queue(Peer):
@@ -56,7 +56,7 @@ class Queue(Peer):
         told = {"step": 0, "steps": self.told.steps, "result": self.told.result}
         await self.app.chained.batch_defer_async(*(told for _ in range(self.told.jobs)))
         self.before += self.told.jobs * self.told.steps
-        while await self.done() < self.before:
+        while await self.count_done() < self.before:
             await asyncio.sleep(0.02)
 
     def close(self):

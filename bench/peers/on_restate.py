@@ -105,13 +105,13 @@ class Peer(line.Work):
         answer.raise_for_status()
         return answer.json()["rows"]
 
-    async def done(self):
+    async def count_done(self):
         sql = "SELECT count(*) AS n FROM sys_invocation WHERE status = 'completed'"
         return (await self.ask(sql))[0]["n"] - 1  # the first, of no steps, was ours
 
     async def count(self):
         steps = await self.ask("SELECT count(*) AS n FROM sys_journal WHERE entry_type = 'Command: Run'")
-        return {"jobs": await self.done(), "steps": steps[0]["n"]}
+        return {"jobs": await self.count_done(), "steps": steps[0]["n"]}
 
     async def close(self):
         self.workers.stop()
@@ -136,7 +136,7 @@ class Queue(Peer):
         sent = await asyncio.gather(*(self.send() for _ in range(self.told.jobs)))
         assert {answer.status_code for answer in sent} == {202}
         self.before += self.told.jobs
-        while await self.done() < self.before:
+        while await self.count_done() < self.before:
             await asyncio.sleep(0.02)
 
     async def send(self):
@@ -151,9 +151,9 @@ class Resume(Peer):
         await super().open()
         sent = await self.http.post(f"{self.ingress}/Jobs/series/send", json=self.told.steps + 1)
         assert sent.status_code == 202, sent.text
-        await self.reached()
+        await self.wait_until_reached()
 
-    async def reached(self):
+    async def wait_until_reached(self):
         said = await asyncio.get_running_loop().run_in_executor(None, self.workers.running[0].stdout.readline)
         assert said.startswith("reached"), said
         return line.json.loads(said.partition(" ")[2])
@@ -169,7 +169,7 @@ class Resume(Peer):
         worker = self.workers.running[0]
         worker.stdin.write("go\n")
         worker.stdin.flush()
-        return {**await self.reached(), "took_s": time.perf_counter() - began}
+        return {**await self.wait_until_reached(), "took_s": time.perf_counter() - began}
 
     async def count(self):
         return {}

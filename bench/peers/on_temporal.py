@@ -63,7 +63,7 @@ def worker_of(client, told):
     )
 
 
-async def connected(port):
+async def connect(port):
     for _ in range(600):
         try:
             client = await Client.connect(f"127.0.0.1:{port}")
@@ -98,7 +98,7 @@ class Peer(line.Work):
             ],
             stdout=subprocess.DEVNULL,
         )
-        self.client = await connected(self.told.port)
+        self.client = await connect(self.told.port)
         self.started = []
 
     async def run(self, steps):
@@ -152,7 +152,7 @@ class Pickup(Queue):
 
 def worker(told):
     async def run():
-        client = await connected(told.port)
+        client = await connect(told.port)
         made = worker_of(client, told)
         line.say("ready")
         await made.run()

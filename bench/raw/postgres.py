@@ -116,7 +116,7 @@ class InsertGroup(_Group):
 
     async def operation(self, number: int) -> None:
         self.seq += 1
-        await self.insert.fetch(*_columns(self.seq))
+        await self.insert.fetch(*_build_columns(self.seq))
 
 
 class WriteGroupByRows(_Group):
@@ -130,7 +130,7 @@ class WriteGroupByRows(_Group):
         self.seq += 1
         async with self.db.transaction():
             await self.update.executemany([(self.seq, HASH, job_id) for job_id in JOB_IDS])
-            await self.insert.executemany(list(zip(*_columns(self.seq), strict=True)))
+            await self.insert.executemany(list(zip(*_build_columns(self.seq), strict=True)))
 
 
 class WriteGroupByArrays(_Group):
@@ -141,10 +141,10 @@ class WriteGroupByArrays(_Group):
 
     async def operation(self, number: int) -> None:
         self.seq += 1
-        await self.write.fetch(*_columns(self.seq))
+        await self.write.fetch(*_build_columns(self.seq))
 
 
-def _columns(seq: int) -> tuple[list[Any], ...]:
+def _build_columns(seq: int) -> tuple[list[Any], ...]:
     same = (seq, "step_finished", 1, FENCE, AT, BODY, HASH, HASH)
     return (list(JOB_IDS), *([value] * GROUP for value in same))
 

@@ -67,7 +67,7 @@ def waves(jobs: Sequence[str]) -> Iterator[list[Write]]:
             yield [(job_id, seq) for job_id in jobs[first : first + GROUP]]
 
 
-def tell(futures: Sequence[asyncio.Future[None]]) -> None:
+def set_results(futures: Sequence[asyncio.Future[None]]) -> None:
     for future in futures:
         if not future.done():
             future.set_result(None)
@@ -126,7 +126,7 @@ class SqliteTasks(_Tasks, _Sqlite):
             writes, futures = self.take()
             if writes:
                 self.commit(writes)
-                self.loop.call_soon_threadsafe(tell, futures)
+                self.loop.call_soon_threadsafe(set_results, futures)
 
     async def operation(self, number: int) -> None:
         jobs = self.new_jobs()
@@ -171,13 +171,13 @@ class _Postgres(postgres.RawPostgres):
     async def create(self, jobs: Sequence[str]) -> None:
         async with self.db.transaction():
             await self.heads.fetch(list(jobs), HASH)
-            await self.events.fetch(*_columns([(job_id, 1) for job_id in jobs]))
+            await self.events.fetch(*_build_columns([(job_id, 1) for job_id in jobs]))
 
     async def commit(self, writes: Sequence[Write]) -> None:
-        await self.both.fetch(*_columns(writes))
+        await self.both.fetch(*_build_columns(writes))
 
 
-def _columns(writes: Sequence[Write]) -> tuple[list[Any], ...]:
+def _build_columns(writes: Sequence[Write]) -> tuple[list[Any], ...]:
     same = ("step_finished", 1, FENCE, AT, BODY, HASH, HASH)
     job_ids, seqs = [job_id for job_id, _ in writes], [seq for _, seq in writes]
     return (job_ids, seqs, *(list(itertools.repeat(value, len(writes))) for value in same))
@@ -200,7 +200,7 @@ class PostgresTasks(_Tasks, _Postgres):
         while self.waiting:
             writes, futures = self.take()
             await self.commit(writes)
-            tell(futures)
+            set_results(futures)
         self.writing = None
 
     async def operation(self, number: int) -> None:

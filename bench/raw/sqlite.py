@@ -11,7 +11,7 @@ from bench.contest import Contestant
 from bench.material import AT, BODY, FENCE, GROUP, HASH, JOB_IDS, STEPS, TEXTS
 from bench.places import File
 from holdfast.store.sqlite import filesystem
-from holdfast.store.sqlite.connection import adopt, connect, make_durable
+from holdfast.store.sqlite.connection import check_file_is_ours, connect, make_durable
 
 EVENTS = """
 CREATE TABLE events (
@@ -44,7 +44,7 @@ class RawSqlite(Contestant):
     async def open(self) -> None:
         filesystem.make_private(self.path)
         self.db: apsw.Connection = connect(self.path)
-        adopt(self.db, self.path)
+        check_file_is_ours(self.db, self.path)
         make_durable(self.db)
         self.db.execute(self.schema)
 
@@ -81,7 +81,7 @@ class InsertGroup(RawSqlite):
     async def operation(self, number: int) -> None:
         self.seq += 1
         self.db.execute("BEGIN IMMEDIATE")
-        self.db.executemany(INSERT_EVENT, _rows(self.seq))
+        self.db.executemany(INSERT_EVENT, _build_rows(self.seq))
         self.db.execute("COMMIT")
 
 
@@ -101,11 +101,11 @@ class WriteGroup(RawSqlite):
         seq = self.seq
         self.db.execute("BEGIN IMMEDIATE")
         self.db.executemany(UPDATE_HEAD, [(seq, HASH, job_id) for job_id in JOB_IDS])
-        self.db.executemany(INSERT_EVENT, _rows(seq))
+        self.db.executemany(INSERT_EVENT, _build_rows(seq))
         self.db.execute("COMMIT")
 
 
-def _rows(seq: int) -> list[tuple[str, int, str, int, int, int, bytes, bytes, bytes]]:
+def _build_rows(seq: int) -> list[tuple[str, int, str, int, int, int, bytes, bytes, bytes]]:
     return [(job_id, seq, "step_finished", 1, FENCE, AT, BODY, HASH, HASH) for job_id in JOB_IDS]
 
 

@@ -14,7 +14,7 @@ _HELD = (
 _EVENTS = "INSERT INTO events SELECT job_id, seq, 'job_requeued', 1, {fence}, {at}, {body}, {hash}, {hash} FROM held"
 
 
-def _jobs() -> list[tuple[str, int]]:
+def _list_jobs() -> list[tuple[str, int]]:
     return [(f"job-{number:05}", 1) for number in range(JOBS)]
 
 
@@ -24,7 +24,7 @@ class SqliteSweep(sqlite.RawSqlite):
 
     async def open(self) -> None:
         await super().open()
-        self.db.executemany("INSERT INTO held VALUES (?, ?, 'running', 0)", _jobs())
+        self.db.executemany("INSERT INTO held VALUES (?, ?, 'running', 0)", _list_jobs())
 
     async def begin(self) -> None:
         self.db.execute("UPDATE held SET status = 'running', until = 0")
@@ -45,7 +45,7 @@ class PostgresSweep(postgres.RawPostgres):
     schema = postgres.EVENTS + _HELD.replace("INTEGER", "BIGINT")
 
     async def prepare(self) -> None:
-        await self.db.executemany("INSERT INTO held VALUES ($1, $2, 'running', 0)", _jobs())
+        await self.db.executemany("INSERT INTO held VALUES ($1, $2, 'running', 0)", _list_jobs())
         self.update: Any = await self.db.prepare(
             "UPDATE held SET status = 'queued', seq = seq + 1 WHERE status = 'running' AND until < $1"
         )

@@ -19,8 +19,8 @@ from time import perf_counter
 import httpx2
 
 from bench.arena import Arena
-from bench.contest import figure
-from bench.report import Contest, Findings, Row, goal
+from bench.contest import make_figure
+from bench.report import Contest, Findings, Row, make_goal
 from holdfast.client.local_token import find_token
 
 UPSTREAM_PER_S = 76.0
@@ -43,10 +43,10 @@ async def small(number: int) -> int:
 async def run(arena: Arena, findings: Findings) -> None:
     for store in arena.stores:
         contest = Contest("api", f"{arena.scale.jobs} jobs over HTTP to completion", store)
-        async with _up(await arena.address(store)) as http:
-            await _submitted(http, 20)
-            rates = [await _submitted(http, arena.scale.jobs) for _ in range(3)]
-        found = figure(rates)
+        async with _run_server(await arena.address(store)) as http:
+            await _measure_submits(http, 20)
+            rates = [await _measure_submits(http, arena.scale.jobs) for _ in range(3)]
+        found = make_figure(rates)
         findings.rows.append(
             Row(
                 suite=contest.suite,
@@ -60,10 +60,12 @@ async def run(arena: Arena, findings: Findings) -> None:
                 high=found.high,
             )
         )
-        findings.goals.append(goal(f"api {store}", found, "at least", UPSTREAM_PER_S, "completed a second"))
+        findings.goals.append(
+            make_goal(f"api {store}", found, "at least", UPSTREAM_PER_S, "completed a second")
+        )
 
 
-async def _submitted(http: httpx2.AsyncClient, jobs: int) -> float:
+async def _measure_submits(http: httpx2.AsyncClient, jobs: int) -> float:
     """So many jobs were submitted and completed; how many of them a second."""
     places = asyncio.Semaphore(CONNECTIONS)
 
@@ -72,20 +74,20 @@ async def _submitted(http: httpx2.AsyncClient, jobs: int) -> float:
             answer = await http.post("/api/jobs", json={"kind": "small", "input": {"number": number}})
             assert answer.status_code == 201, answer.text
 
-    before, began = await _completed(http), perf_counter()
+    before, began = await _count_completed(http), perf_counter()
     await asyncio.gather(*(submit(number) for number in range(jobs)))
-    while await _completed(http) < before + jobs:  # noqa: ASYNC110
+    while await _count_completed(http) < before + jobs:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     return jobs / (perf_counter() - began)
 
 
-async def _completed(http: httpx2.AsyncClient) -> int:
+async def _count_completed(http: httpx2.AsyncClient) -> int:
     counts: dict[str, int] = (await http.get("/api/stats")).json()["totals"]
     return counts.get("completed", 0)
 
 
 @contextlib.asynccontextmanager
-async def _up(address: str) -> AsyncIterator[httpx2.AsyncClient]:
+async def _run_server(address: str) -> AsyncIterator[httpx2.AsyncClient]:
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         app = Path(folder) / "app.py"
         app.write_text(APP, encoding="utf-8")

@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 
 from bench.arena import Arena
-from bench.contest import Figure, figure
+from bench.contest import Figure, make_figure
 from bench.crew import Crew, waiting
 from bench.places import Place
-from bench.report import Contest, Findings, Row, goal
+from bench.report import Contest, Findings, Row, make_goal
 from holdfast.model.states import Status
 
 KIB_AT_MOST = 100.0
@@ -52,7 +52,7 @@ class Waiting(Crew):
     def __init__(self, place: Place) -> None:
         super().__init__(place, 0)
 
-    async def parked(self, jobs: int) -> None:
+    async def park_jobs(self, jobs: int) -> None:
         """So many more jobs wait."""
         self.rows_per_operation += jobs
         for first in range(0, jobs, 1000):
@@ -71,21 +71,23 @@ class Waiting(Crew):
 async def run(arena: Arena, findings: Findings) -> None:
     for store in arena.stores:
         if sys.platform == "linux":
-            grown = await _memory(arena, store)
+            grown = await _measure_memory(arena, store)
             findings.rows.append(
-                _row("memory", "a worker's growth", store, "KiB for each 1,000 waiting jobs", grown)
+                _make_row("memory", "a worker's growth", store, "KiB for each 1,000 waiting jobs", grown)
             )
             findings.goals.append(
-                goal(f"memory {store}", grown, "at most", KIB_AT_MOST, "KiB for each 1,000 waiting jobs")
+                make_goal(f"memory {store}", grown, "at most", KIB_AT_MOST, "KiB for each 1,000 waiting jobs")
             )
         else:
             findings.beside("footprint", store, "memory is left out: it is read from /proc, on Linux", [])
-    took = await _first(arena)
-    findings.rows.append(_row("start", "import and first durable step, empty folder", "sqlite", "ms", took))
-    findings.goals.append(goal("first step", took, "at most", FIRST_AT_MOST_MS, "ms, import included"))
+    took = await _measure_first(arena)
+    findings.rows.append(
+        _make_row("start", "import and first durable step, empty folder", "sqlite", "ms", took)
+    )
+    findings.goals.append(make_goal("first step", took, "at most", FIRST_AT_MOST_MS, "ms, import included"))
 
 
-def _row(contest: str, measure: str, store: str, unit: str, found: Figure) -> Row:
+def _make_row(contest: str, measure: str, store: str, unit: str, found: Figure) -> Row:
     where = Contest("footprint", contest, store)
     return Row(
         suite=where.suite,
@@ -100,22 +102,22 @@ def _row(contest: str, measure: str, store: str, unit: str, found: Figure) -> Ro
     )
 
 
-async def _memory(arena: Arena, store: str) -> Figure:
+async def _measure_memory(arena: Arena, store: str) -> Figure:
     """The first jobs bring the worker to its working size; what the next ones add is theirs."""
     (one,) = await arena.enter(store, Waiting)
     assert isinstance(one, Waiting)
     await one.open()
     try:
-        await one.parked(arena.scale.waiting)
+        await one.park_jobs(arena.scale.waiting)
         before = one.memory_kib()
-        await one.parked(arena.scale.waiting)
+        await one.park_jobs(arena.scale.waiting)
         grown = (one.memory_kib() - before) / arena.scale.waiting * 1000
     finally:
         await one.end_workers()
-    return figure([grown])
+    return make_figure([grown])
 
 
-async def _first(arena: Arena) -> Figure:
+async def _measure_first(arena: Arena) -> Figure:
     """As it is once installed: with bytecode, which pip writes, or the first start, and that one does not count."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "PYTHONDONT"))
@@ -133,4 +135,4 @@ async def _first(arena: Arena) -> Figure:
             assert process.returncode == 0
             assert any(Path(folder).rglob("*.db")), "nothing was kept"
             times.append(json.loads(said)["took_ms"])
-    return figure(times[1:])
+    return make_figure(times[1:])

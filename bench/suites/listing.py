@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 import httpx2
 
 from bench.arena import Arena
-from bench.contest import Figure, figure
-from bench.report import Findings, Row, goal
+from bench.contest import Figure, make_figure
+from bench.report import Findings, Row, make_goal
 from bench.served import serving
 from holdfast.client.local_token import find_token
 from holdfast.model.jobs import JobDraft
@@ -29,28 +29,28 @@ GOAL_MS: Final = 200.0
 async def run(arena: Arena, findings: Findings) -> None:
     for store in arena.stores:
         place = await arena.place(store)
-        await _filled(place.address, arena.scale.listed)
-        await place.counted()  # one that has not sorts all of it for each page
+        await _fill_store(place.address, arena.scale.listed)
+        await place.analyze()  # one that has not sorts all of it for each page
         async with serving(place.address) as url:
             headers = {"Authorization": f"Bearer {find_token(url)}"}
             async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=60, trust_env=False) as http:
-                await _cancelled(http)
+                await _cancel_rare_jobs(http)
                 found = {
-                    "newest first": await _walked(http),
-                    "one kind": await _walked(http, kind="kind-3"),
-                    "rare, and the oldest": await _walked(http, status="cancelled"),
-                    "a text that nothing has": await _walked(http, text="no such text"),
-                    "how many": await _counted(http),
+                    "newest first": await _measure_pages(http),
+                    "one kind": await _measure_pages(http, kind="kind-3"),
+                    "rare, and the oldest": await _measure_pages(http, status="cancelled"),
+                    "a text that nothing has": await _measure_pages(http, text="no such text"),
+                    "how many": await _measure_counts(http),
                 }
         contest = f"pages of 50 of {arena.scale.listed:,} jobs, from the API"
-        findings.rows += [_row(contest, store, what, one) for what, one in found.items()]
+        findings.rows += [_make_row(contest, store, what, one) for what, one in found.items()]
         slowest = max(one.value for one in found.values())
         findings.goals.append(
-            goal(f"listing {store}", slowest, "at most", GOAL_MS, "ms, slowest kind of page")
+            make_goal(f"listing {store}", slowest, "at most", GOAL_MS, "ms, slowest kind of page")
         )
 
 
-def _row(contest: str, store: str, what: str, found: Figure) -> Row:
+def _make_row(contest: str, store: str, what: str, found: Figure) -> Row:
     return Row(
         suite="listing",
         contest=contest,
@@ -64,7 +64,7 @@ def _row(contest: str, store: str, what: str, found: Figure) -> Row:
     )
 
 
-async def _filled(where: str, jobs: int) -> None:
+async def _fill_store(where: str, jobs: int) -> None:
     store = await open_store(where)
     try:
         for first in range(0, jobs, AT_ONCE):
@@ -77,13 +77,13 @@ async def _filled(where: str, jobs: int) -> None:
         await store.close()
 
 
-async def _cancelled(http: httpx2.AsyncClient) -> None:
+async def _cancel_rare_jobs(http: httpx2.AsyncClient) -> None:
     ids = [f"job-{nth:07}" for nth in range(RARE)]
     answer = await http.post("/api/bulk/cancel", json={"ids": ids, "why": "to be rare", "by": "bench"})
     assert answer.json()["accepted"] == RARE, answer.text
 
 
-async def _walked(http: httpx2.AsyncClient, **narrowed: str) -> Figure:
+async def _measure_pages(http: httpx2.AsyncClient, **narrowed: str) -> Figure:
     """Page after page, again from the first when there is no next one."""
     took: list[float] = []
     cursor: str | None = None
@@ -93,14 +93,14 @@ async def _walked(http: httpx2.AsyncClient, **narrowed: str) -> Figure:
         answer = await http.get(f"/api/jobs?{urlencode(which)}")
         took.append((perf_counter() - began) * 1000)
         cursor = answer.json()["next"]
-    return figure(took)
+    return make_figure(took)
 
 
-async def _counted(http: httpx2.AsyncClient) -> Figure:
+async def _measure_counts(http: httpx2.AsyncClient) -> Figure:
     took: list[float] = []
     for _ in range(PAGES):
         began = perf_counter()
         answer = await http.get("/api/tally")
         took.append((perf_counter() - began) * 1000)
         assert answer.status_code == 200
-    return figure(took)
+    return make_figure(took)

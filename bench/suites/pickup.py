@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 from bench.arena import Arena
-from bench.contest import middle, opened, play
+from bench.contest import middle, open_contestants, play
 from bench.material import GROUP, RESULT
-from bench.peers.catalogue import LEFT_OUT, entrants
+from bench.peers.catalogue import LEFT_OUT, make_entrants
 from bench.pickup import Pickup
 from bench.raw.pickup import PICKUP
-from bench.report import Contest, Findings, goal
+from bench.report import Contest, Findings, make_goal
 from bench.surface import Idle
 
 AT_MOST = 1.5
@@ -23,26 +23,26 @@ PEERS_OPERATIONS = 10
 async def run(arena: Arena, findings: Findings) -> None:
     for store in arena.stores:
         told = {"steps": 1, "workers": 1, "concurrency": GROUP, "result": RESULT}
-        peers = entrants("pickup", store, arena.peers, operations=PEERS_OPERATIONS, **told)
+        peers = make_entrants("pickup", store, arena.peers, operations=PEERS_OPERATIONS, **told)
         contestants = await arena.enter(store, PICKUP[store], Pickup, *peers)
         absent: list[str] = []
-        async with opened(contestants, absent):
+        async with open_contestants(contestants, absent):
             results = await play(contestants, rounds=arena.scale.rounds, operations=arena.scale.singles)
         (idle,) = await arena.enter(store, Idle)
-        async with opened([idle]):
-            asked = await _idle(idle, arena.scale.idle_s)
+        async with open_contestants([idle]):
+            asked = await _measure_idle(idle, arena.scale.idle_s)
         raw, ours, *others = results
         contest = Contest("pickup", "enqueue to done, idle worker", store)
         findings.rows += contest.table(results, "one job", middle, raw, others)
         findings.goals += [
-            goal(f"pickup {store}", ours.against(raw, middle), "at most", AT_MOST, "× raw"),
-            goal(f"idle {store}", asked, "at most", PER_IDLE_SECOND, "transactions a second"),
+            make_goal(f"pickup {store}", ours.against(raw, middle), "at most", AT_MOST, "× raw"),
+            make_goal(f"idle {store}", asked, "at most", PER_IDLE_SECOND, "transactions a second"),
         ]
         if peers:
             findings.beside("pickup", store, LEFT_OUT["pickup"], absent)
 
 
-async def _idle(contestant: Any, seconds: float) -> float:
+async def _measure_idle(contestant: Any, seconds: float) -> float:
     """How many transactions a second a worker makes that has nothing to do."""
     executor, count = contestant.process.store.inspection._executor, 0  # noqa: SLF001 - nobody else counts
     for name in ("read", "write"):

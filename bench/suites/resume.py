@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import holdfast as hf
 from bench.arena import Arena
-from bench.contest import middle, opened, play
+from bench.contest import middle, open_contestants, play
 from bench.material import AT, GROUP, RESULT
 from bench.ours import Holdfast
-from bench.peers.catalogue import LEFT_OUT, entrants
+from bench.peers.catalogue import LEFT_OUT, make_entrants
 from bench.places import Place
 from bench.raw import RAW
-from bench.report import Contest, Findings, goal
+from bench.report import Contest, Findings, make_goal
 from holdfast.engine import journal_loader
 from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.runner_config import RunnerConfig
@@ -35,7 +35,7 @@ from holdfast.model.limits import EVENTS_PER_APPEND_MAX
 from holdfast.model.replay_history import History
 from holdfast.model.states import Status
 from holdfast.store.clock import SystemClock
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.worker.worker import Worker
 
 AT_MOST_MS: Final = {1_000: 20.0, 10_000: 150.0}
@@ -77,12 +77,12 @@ class Resume(Holdfast):
     async def begin(self) -> None:
         """A job with so many recorded steps, and nobody who drives it."""
         await self.store.jobs.submit(self.long.draft({}))
-        ask = ClaimAsk(worker="died", token=self.ids.new("claim"), queues=("default",), limit=1, ttl_us=0)
+        ask = ClaimRequest(worker="died", token=self.ids.new("claim"), queues=("default",), limit=1, ttl_us=0)
         (grant,) = await self.store.leases.claim(ask)
         self.job_id = grant.job_id
         head = Head(grant.head_seq, grant.head_hash)
         holder = Holder(grant.job_id, grant.namespace, grant.fence, grant.lease_token, head)
-        facts = [_fact(number) for number in range(self.steps)]
+        facts = [_make_step(number) for number in range(self.steps)]
         for first in range(0, self.steps, EVENTS_PER_APPEND_MAX):
             part = facts[first : first + EVENTS_PER_APPEND_MAX]
             append = append_of(holder, part, at=[self.at(first + nth) for nth in range(len(part))])
@@ -148,7 +148,7 @@ class ResumeAfterSleeps(Resume):
         return self.began + round((number + 1) * SLEEP_S * 1_000_000)
 
 
-def _fact(number: int) -> StepFinished:
+def _make_step(number: int) -> StepFinished:
     digest = canonical.hex_digest(canonical.encode({"number": number}))
     return StepFinished(step_key=f"0/fetch#{number + 1}", args_digest=digest, result=RESULT)
 
@@ -156,12 +156,12 @@ def _fact(number: int) -> StepFinished:
 async def run(arena: Arena, findings: Findings) -> None:
     for store in arena.stores:
         for steps in arena.scale.histories:
-            await _resumes(arena, store, steps, findings)
-        await _resumes_after_sleeps(arena, store, findings)
+            await _measure_resumes(arena, store, steps, findings)
+        await _measure_resumes_after_sleeps(arena, store, findings)
 
 
-async def _resumes(arena: Arena, store: str, steps: int, findings: Findings) -> None:
-    peers = entrants("resume", store, arena.peers, steps=steps, concurrency=GROUP, result=RESULT)
+async def _measure_resumes(arena: Arena, store: str, steps: int, findings: Findings) -> None:
+    peers = make_entrants("resume", store, arena.peers, steps=steps, concurrency=GROUP, result=RESULT)
     contestants = await arena.enter(
         store,
         functools.partial(RAW[store].history, steps=steps),
@@ -170,22 +170,24 @@ async def _resumes(arena: Arena, store: str, steps: int, findings: Findings) -> 
         *peers,
     )
     absent: list[str] = []
-    async with opened(contestants, absent):
+    async with open_contestants(contestants, absent):
         results = await play(contestants, rounds=arena.scale.rounds, operations=1)
     raw, ours, committed, *others = results
     contest = Contest("resume", f"after {steps:,} steps", store)
     findings.rows += contest.table(results, "to the first new step", middle, raw, others)
     took_ms = ours.each(middle).value * 1000
     findings.goals += [
-        goal(f"resume {steps} {store}", took_ms, "at most", AT_MOST_MS[steps], "ms to the first new step"),
-        goal(
+        make_goal(
+            f"resume {steps} {store}", took_ms, "at most", AT_MOST_MS[steps], "ms to the first new step"
+        ),
+        make_goal(
             f"resume {steps} {store} from a checkpoint",
             committed.each(middle).value * 1000,
             "at most",
             FROM_CHECKPOINT_MS,
             "ms to the first new step",
         ),
-        goal(
+        make_goal(
             f"resume {steps} {store} again",
             sum(one.again for one in contestants if isinstance(one, Resume)),
             "at most",
@@ -197,14 +199,14 @@ async def _resumes(arena: Arena, store: str, steps: int, findings: Findings) -> 
         findings.beside("resume", store, LEFT_OUT["resume"], absent)
 
 
-async def _resumes_after_sleeps(arena: Arena, store: str, findings: Findings) -> None:
+async def _measure_resumes_after_sleeps(arena: Arena, store: str, findings: Findings) -> None:
     contestant = ResumeAfterSleeps(await arena.place(store))
-    async with opened([contestant], []):
+    async with open_contestants([contestant], []):
         (result,) = await play([contestant], rounds=arena.scale.rounds, operations=1)
     contest = Contest("resume", f"after {SLEEPS} sleeps of {SLEEP_S} s", store)
     findings.rows += contest.table([result], "to the first new step", middle, None)
     took_ms = result.each(middle).value * 1000
     findings.goals += [
-        goal(f"resume sleeps {store}", took_ms, "at most", AFTER_SLEEPS_MS, "ms to the first new step"),
-        goal(f"resume sleeps {store} again", contestant.again, "at most", 0, "steps run twice"),
+        make_goal(f"resume sleeps {store}", took_ms, "at most", AFTER_SLEEPS_MS, "ms to the first new step"),
+        make_goal(f"resume sleeps {store} again", contestant.again, "at most", 0, "steps run twice"),
     ]

@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from bench.arena import Arena
-from bench.contest import Figure, figure
-from bench.report import Findings, Row, goal
+from bench.contest import Figure, make_figure
+from bench.report import Findings, Row, make_goal
 from holdfast.kit import (
     CheckpointManager,
     Database,
@@ -35,7 +35,7 @@ TASK: Final = "bench"
 STORED: Final = 100
 
 
-class Published(msgspec.Struct, frozen=True):
+class PublishedTimes(msgspec.Struct, frozen=True):
     """What the seed allows and what it calls typical, in milliseconds, and how often it measures."""
 
     average: float
@@ -46,15 +46,15 @@ class Published(msgspec.Struct, frozen=True):
 
 
 SEED: Final = {
-    "create": Published(10, 20, 5, 12, 100),
-    "verify": Published(15, 30, 8, 18, 50),
-    "cache": Published(5, 10, 1, 5, 1000),
-    "replay": Published(5, 10, 1, 5, 1000),
-    "whole": Published(30, 50, 15, 30, 50),
+    "create": PublishedTimes(10, 20, 5, 12, 100),
+    "verify": PublishedTimes(15, 30, 8, 18, 50),
+    "cache": PublishedTimes(5, 10, 1, 5, 1000),
+    "replay": PublishedTimes(5, 10, 1, 5, 1000),
+    "whole": PublishedTimes(30, 50, 15, 30, 50),
 }
 
 
-class Taken(msgspec.Struct, frozen=True):
+class RoundTimes(msgspec.Struct, frozen=True):
     """One round, in milliseconds."""
 
     average: float
@@ -69,13 +69,13 @@ async def run(arena: Arena, findings: Findings) -> None:
 
 def _run(arena: Arena, findings: Findings) -> None:
     with get_db(arena.folder / "seed.db") as db:
-        for name, call in _calls(db, arena.folder).items():
+        for name, call in _make_calls(db, arena.folder).items():
             call()
-            rounds = [_round(call, SEED[name].times) for _ in range(arena.scale.rounds)]
+            rounds = [_run_round(call, SEED[name].times) for _ in range(arena.scale.rounds)]
             _report(name, rounds, findings)
 
 
-def _calls(db: Database, folder: Path) -> dict[str, Callable[[], object]]:
+def _make_calls(db: Database, folder: Path) -> dict[str, Callable[[], object]]:
     """What each of the seed's five measurements does, once."""
     (folder / "page.txt").write_text("page", encoding="utf-8")
     page = Evidence(EvidenceType.ARTIFACT_EXISTS, "the page", {"path": "page.txt", "type": "file"})
@@ -109,35 +109,35 @@ def _calls(db: Database, folder: Path) -> dict[str, Callable[[], object]]:
     }
 
 
-def _round(call: Callable[[], object], times: int) -> Taken:
+def _run_round(call: Callable[[], object], times: int) -> RoundTimes:
     took = []
     for _ in range(times):
         began = perf_counter()
         call()
         took.append((perf_counter() - began) * 1000)
     took.sort()
-    return Taken(fmean(took), took[int(times * 0.95)])
+    return RoundTimes(fmean(took), took[int(times * 0.95)])
 
 
-def _report(name: str, rounds: list[Taken], findings: Findings) -> None:
+def _report(name: str, rounds: list[RoundTimes], findings: Findings) -> None:
     seed = SEED[name]
-    averages, p95s = figure([one.average for one in rounds]), figure([one.p95 for one in rounds])
+    averages, p95s = make_figure([one.average for one in rounds]), make_figure([one.p95 for one in rounds])
     for measure, limit, typical, found in (
         ("average", seed.average, seed.typical, averages),
         ("p95", seed.p95, seed.typical_p95, p95s),
     ):
         findings.rows += [
-            _row(name, measure, "seed 002, its limit", Figure(limit, limit, limit)),
-            _row(name, measure, "seed 002, typical there", Figure(typical, typical, typical)),
-            _row(name, measure, "holdfast kit", found),
+            _make_row(name, measure, "seed 002, its limit", Figure(limit, limit, limit)),
+            _make_row(name, measure, "seed 002, typical there", Figure(typical, typical, typical)),
+            _make_row(name, measure, "holdfast kit", found),
         ]
     better = min(seed.average / averages.value, seed.p95 / p95s.value)
     findings.goals.append(
-        goal(f"seed {name}", better, "at least", TIMES_BETTER, "× better than the seed's limit")
+        make_goal(f"seed {name}", better, "at least", TIMES_BETTER, "× better than the seed's limit")
     )
 
 
-def _row(name: str, measure: str, who: str, found: Figure) -> Row:
+def _make_row(name: str, measure: str, who: str, found: Figure) -> Row:
     return Row(
         suite="seed",
         contest=f"{name} {measure}",

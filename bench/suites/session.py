@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bench.arena import Arena
-from bench.contest import Contestant, Lap, fastest, figure, opened, play
+from bench.contest import Contestant, Lap, fastest, make_figure, open_contestants, play
 from bench.material import TURN_BYTES
 from bench.ours import CommitTurn, ServeTurn
 from bench.raw import RAW
-from bench.report import Contest, Findings, goal
+from bench.report import Contest, Findings, make_goal
 
 BYTES_AT_MOST = 2.5
 LATE_AT_MOST = 1.3
@@ -16,14 +16,14 @@ TURN_AT_MOST = 3.0
 
 async def run(arena: Arena, findings: Findings) -> None:
     for store in arena.stores:
-        await _conversations(arena, store, findings)
+        await _measure_conversations(arena, store, findings)
 
 
-async def _conversations(arena: Arena, store: str, findings: Findings) -> None:
+async def _measure_conversations(arena: Arena, store: str, findings: Findings) -> None:
     raw_ways = RAW[store].turns
     contestants = await arena.enter(store, *raw_ways, CommitTurn, ServeTurn)
-    async with opened(contestants):
-        weights = [await weighed(contestant, arena.scale.turns) for contestant in contestants]
+    async with open_contestants(contestants):
+        weights = [await measure_bytes(contestant, arena.scale.turns) for contestant in contestants]
         results = await play(contestants, rounds=arena.scale.rounds, operations=arena.scale.turns)
     raw = fastest(results[: len(raw_ways)])
     *_, ours, _served = results
@@ -37,15 +37,15 @@ async def _conversations(arena: Arena, store: str, findings: Findings) -> None:
         disk.weight(contestant.name, weight) for contestant, weight in zip(contestants, weights, strict=True)
     ]
 
-    flat = figure([near_end(lap) / near_10(lap) for lap in ours.laps])
+    flat = make_figure([near_end(lap) / near_10(lap) for lap in ours.laps])
     findings.goals += [
-        goal(f"session bytes {store}", weights[-2], "at most", BYTES_AT_MOST, "× the text"),
-        goal(f"session flat {store}", flat, "at most", LATE_AT_MOST, "× a turn near turn 10"),
-        goal(f"session turn {store}", ours.against(raw, near_end), "at most", TURN_AT_MOST, "× raw"),
+        make_goal(f"session bytes {store}", weights[-2], "at most", BYTES_AT_MOST, "× the text"),
+        make_goal(f"session flat {store}", flat, "at most", LATE_AT_MOST, "× a turn near turn 10"),
+        make_goal(f"session turn {store}", ours.against(raw, near_end), "at most", TURN_AT_MOST, "× raw"),
     ]
 
 
-async def weighed(contestant: Contestant, turns: int) -> float:
+async def measure_bytes(contestant: Contestant, turns: int) -> float:
     """How many bytes the first conversation leaves on disk for each byte of its text."""
     empty = await contestant.place.size()
     await contestant.begin()

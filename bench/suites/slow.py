@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from bench.arena import QUICK, ROOT, Arena
-from bench.report import Findings, Report, goal
+from bench.report import Findings, Report, make_goal
 
 ADDED_US = 2000
 AT_LEAST = 0.5
@@ -29,7 +29,7 @@ SOURCE = Path(__file__).parents[1] / "slow_disk.c"
 
 
 @contextmanager
-def slowed() -> Iterator[dict[str, str] | str]:
+def build_slow_disk() -> Iterator[dict[str, str] | str]:
     """The environment of processes with a slow disk, or why there is none."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if sys.platform != "linux" or compiler is None:
@@ -53,7 +53,7 @@ def slowed() -> Iterator[dict[str, str] | str]:
 
 
 async def run(arena: Arena, findings: Findings) -> None:
-    with slowed() as environment:
+    with build_slow_disk() as environment:
         if isinstance(environment, str):
             findings.beside("slow", "all stores", f"left out: {environment}", [])
             return
@@ -98,7 +98,9 @@ async def run(arena: Arena, findings: Findings) -> None:
     for one in report.goals:
         if one.name in ("queue sqlite", "queue postgres"):
             findings.goals.append(
-                goal(f"slow {one.name}", one.value, "at least", AT_LEAST, f"of raw group commit, {TITLE}")
+                make_goal(
+                    f"slow {one.name}", one.value, "at least", AT_LEAST, f"of raw group commit, {TITLE}"
+                )
             )
     for note in report.notes:
         findings.beside("slow", note.store, note.text, [])

@@ -4,19 +4,19 @@ statements."""
 from __future__ import annotations
 
 from bench.arena import Arena
-from bench.contest import middle, opened, play
+from bench.contest import middle, open_contestants, play
 from bench.material import RESULT
 from bench.ours import Holdfast
-from bench.peers.catalogue import LEFT_OUT, entrants
+from bench.peers.catalogue import LEFT_OUT, make_entrants
 from bench.places import Place
 from bench.raw.sweep import JOBS as EXPIRED
 from bench.raw.sweep import SWEEP
-from bench.report import Contest, Findings, goal
+from bench.report import Contest, Findings, make_goal
 from holdfast.engine.recovery import Rules, sweep
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.store.clock import SystemClock
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 
 AT_MOST_MS = 50.0
 NEVER = Rules(takeovers_max=1_000_000)
@@ -38,7 +38,7 @@ class Sweep(Holdfast):
         await self.store.jobs.submit_many([JobDraft(kind="bench") for _ in range(EXPIRED)])
 
     async def begin(self) -> None:
-        ask = ClaimAsk(
+        ask = ClaimRequest(
             worker="bench", token=self.ids.new("claim"), queues=("default",), limit=EXPIRED, ttl_us=0
         )
         assert len(await self.store.leases.claim(ask)) == EXPIRED
@@ -50,16 +50,16 @@ class Sweep(Holdfast):
 
 async def run(arena: Arena, findings: Findings) -> None:
     for store in arena.stores:
-        peers = entrants("sweep", store, arena.peers, jobs=EXPIRED, result=RESULT)
+        peers = make_entrants("sweep", store, arena.peers, jobs=EXPIRED, result=RESULT)
         contestants = await arena.enter(store, SWEEP[store], Sweep, *peers)
         absent: list[str] = []
-        async with opened(contestants, absent):
+        async with open_contestants(contestants, absent):
             results = await play(contestants, rounds=arena.scale.rounds, operations=1)
         raw, ours, *others = results
         contest = Contest("sweep", f"{EXPIRED} expired leases", store)
         findings.rows += contest.table(results, "one sweep", middle, raw, others)
         took_ms = ours.each(middle).value * 1000
         name = f"sweep {EXPIRED}" if store == "sqlite" else f"sweep {EXPIRED} {store}"
-        findings.goals.append(goal(name, took_ms, "at most", AT_MOST_MS, "ms"))
+        findings.goals.append(make_goal(name, took_ms, "at most", AT_MOST_MS, "ms"))
         if peers:
             findings.beside("sweep", store, LEFT_OUT["sweep"], absent)

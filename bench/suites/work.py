@@ -24,15 +24,15 @@ from time import perf_counter
 import nats
 
 from bench.arena import Arena
-from bench.contest import Figure, figure
-from bench.report import Findings, Row, goal
+from bench.contest import Figure, make_figure
+from bench.report import Findings, Row, make_goal
 from bench.served import serving
 from holdfast.api.work_records import ClaimedWork
 from holdfast.client import RemoteClient
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.registry.hints import subject_of
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from tests.support.servers import NatsServer
 
 AGENTS = 20
@@ -49,49 +49,52 @@ CAPABILITY = "bench"
 
 async def run(arena: Arena, findings: Findings) -> None:
     for store in arena.stores:
-        await _store_claims(arena, store, findings)
-        await _claims(arena, store, findings)
-        await _pickup(arena, store, findings)
+        await _measure_store_claims(arena, store, findings)
+        await _measure_claims(arena, store, findings)
+        await _measure_pickup(arena, store, findings)
 
 
 # ── claims ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _claims(arena: Arena, store: str, findings: Findings) -> None:
+async def _measure_claims(arena: Arena, store: str, findings: Findings) -> None:
     each = max(arena.scale.singles // 12, 3)
-    shapes = {"at once": _at_once, "at a pace": _at_a_pace}
-    async with serving(await arena.address(store)) as url, _agents(url) as agents:
+    shapes = {"at once": _claim_at_once, "at a pace": _claim_at_a_pace}
+    async with serving(await arena.address(store)) as url, _register_agents(url) as agents:
         laps: dict[str, list[list[float]]] = {shape: [] for shape in shapes}
         for nth in range(arena.scale.rounds + 1):
             for shape, play in shapes.items():
-                await _submitted(agents[0][0], AGENTS * each)
+                await _submit_items(agents[0][0], AGENTS * each)
                 times = await play(agents, each, arena.scale.pace)
                 if nth:  # the first round is to warm up
                     laps[shape].append(times)
     for shape, its in laps.items():
-        p50, p95 = (figure([_share(lap, percent) for lap in its]) for percent in (50, 95))
+        p50, p95 = (make_figure([_find_percentile(lap, percent) for lap in its]) for percent in (50, 95))
         contest = f"claim, {AGENTS} agents {shape}, {AGENTS * each} items"
         findings.rows += [
-            _row(contest, store, f"holdfast {name}", found) for name, found in (("p50", p50), ("p95", p95))
+            _make_row(contest, store, f"holdfast {name}", found)
+            for name, found in (("p50", p50), ("p95", p95))
         ]
-        findings.rows.append(_row(contest, store, "upstream of seed 003, its p95", figure([UPSTREAM_P95_MS])))
+        findings.rows.append(
+            _make_row(contest, store, "upstream of seed 003, its p95", make_figure([UPSTREAM_P95_MS]))
+        )
         findings.goals += [
-            goal(f"claim p95 {shape} {store}", p95, "at most", P95_MS, "ms"),
-            goal(f"claim p95 {shape} {store}, upstream", p95, "at most", UPSTREAM_P95_MS, "ms"),
+            make_goal(f"claim p95 {shape} {store}", p95, "at most", P95_MS, "ms"),
+            make_goal(f"claim p95 {shape} {store}, upstream", p95, "at most", UPSTREAM_P95_MS, "ms"),
         ]
 
 
 # ── claims without HTTP ───────────────────────────────────────────────────────────────────────────
 
 
-async def _store_claims(arena: Arena, store: str, findings: Findings) -> None:
+async def _measure_store_claims(arena: Arena, store: str, findings: Findings) -> None:
     each = max(arena.scale.singles // 12, 3)
     ids = RandomIds()
     opened = await (await arena.place(store)).open_store()
     try:
 
         async def claim(nth: int, times: list[float]) -> None:
-            ask = ClaimAsk(worker=f"worker-{nth}", token=ids.new("claim"), queues=("default",), limit=1)
+            ask = ClaimRequest(worker=f"worker-{nth}", token=ids.new("claim"), queues=("default",), limit=1)
             began = perf_counter()
             granted = await opened.leases.claim(ask)
             times.append(perf_counter() - began)
@@ -124,19 +127,20 @@ async def _store_claims(arena: Arena, store: str, findings: Findings) -> None:
     finally:
         await opened.close()
     for shape, its in laps.items():
-        p50, p95 = (figure([_share(lap, percent) for lap in its]) for percent in (50, 95))
+        p50, p95 = (make_figure([_find_percentile(lap, percent) for lap in its]) for percent in (50, 95))
         contest = f"claim on the store, {AGENTS} workers {shape}, {AGENTS * each} jobs"
         findings.rows += [
-            _row(contest, store, f"holdfast {name}", found) for name, found in (("p50", p50), ("p95", p95))
+            _make_row(contest, store, f"holdfast {name}", found)
+            for name, found in (("p50", p50), ("p95", p95))
         ]
-        findings.goals.append(goal(f"store claim p95 {shape} {store}", p95, "at most", P95_MS, "ms"))
+        findings.goals.append(make_goal(f"store claim p95 {shape} {store}", p95, "at most", P95_MS, "ms"))
 
 
 Agents = Sequence[tuple[RemoteClient, str]]
 
 
 @contextlib.asynccontextmanager
-async def _agents(url: str) -> AsyncIterator[Agents]:
+async def _register_agents(url: str) -> AsyncIterator[Agents]:
     """Registered, each over a connection of its own."""
     async with contextlib.AsyncExitStack() as stack:
         agents = []
@@ -147,30 +151,30 @@ async def _agents(url: str) -> AsyncIterator[Agents]:
         yield agents
 
 
-async def _submitted(client: RemoteClient, items: int) -> None:
+async def _submit_items(client: RemoteClient, items: int) -> None:
     for number in range(items):
         await client.submit_work(f"item {number}", CAPABILITY)
 
 
-async def _at_once(agents: Agents, each: int, _pace: float) -> list[float]:
+async def _claim_at_once(agents: Agents, each: int, _pace: float) -> list[float]:
     """Everybody asks in the same instant, and again when everybody has been answered and is done."""
     times: list[float] = []
     for _ in range(each):
-        granted = await asyncio.gather(*(_timed(client, guid, times) for client, guid in agents))
+        granted = await asyncio.gather(*(_time_claim(client, guid, times) for client, guid in agents))
         await asyncio.gather(
             *(_complete(client, item) for (client, _), item in zip(agents, granted, strict=True))
         )
     return times
 
 
-async def _at_a_pace(agents: Agents, each: int, pace: float) -> list[float]:
+async def _claim_at_a_pace(agents: Agents, each: int, pace: float) -> list[float]:
     """Everybody asks when it is done with what it had."""
     times: list[float] = []
 
     async def work(client: RemoteClient, guid: str, chance: random.Random) -> None:
         await asyncio.sleep(chance.uniform(0, BUSY_S[1]) * pace)
         for _ in range(each):
-            item = await _timed(client, guid, times)
+            item = await _time_claim(client, guid, times)
             await asyncio.sleep(chance.uniform(*BUSY_S) * pace)
             await _complete(client, item)
 
@@ -178,7 +182,7 @@ async def _at_a_pace(agents: Agents, each: int, pace: float) -> list[float]:
     return times
 
 
-async def _timed(client: RemoteClient, guid: str, times: list[float]) -> ClaimedWork:
+async def _time_claim(client: RemoteClient, guid: str, times: list[float]) -> ClaimedWork:
     began = perf_counter()
     (item,) = await client.claim_work(guid, lease_seconds=LEASE_S)
     times.append(perf_counter() - began)
@@ -189,14 +193,14 @@ async def _complete(client: RemoteClient, item: ClaimedWork) -> None:
     await client.complete_work(item.id, fence=item.fence, lease_token=item.lease_token, result="done")
 
 
-def _share(times: Sequence[float], percent: int) -> float:
+def _find_percentile(times: Sequence[float], percent: int) -> float:
     return quantiles(times, n=100, method="inclusive")[percent - 1] * 1000
 
 
 # ── pickup ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _pickup(arena: Arena, store: str, findings: Findings) -> None:
+async def _measure_pickup(arena: Arena, store: str, findings: Findings) -> None:
     operations = max(arena.scale.singles // 10, 2)
     with NatsServer() as server:
         async with (
@@ -210,23 +214,23 @@ async def _pickup(arena: Arena, store: str, findings: Findings) -> None:
             heard = await wire.subscribe(subject_of(CAPABILITY))
             entry = await client.register_agent("idle", "bench", capabilities=[CAPABILITY])
 
-            async def claimed(wait_s: int) -> ClaimedWork | None:
+            async def claim_one(wait_s: int) -> ClaimedWork | None:
                 items = await asking.claim_work(entry.guid, wait_seconds=wait_s, lease_seconds=LEASE_S)
                 return items[0] if items else None
 
             async def long_poll() -> ClaimedWork:
-                while (found := await claimed(30)) is None:
+                while (found := await claim_one(30)) is None:
                     pass
                 return found
 
             async def hint() -> ClaimedWork:
                 while True:
                     await heard.next_msg(timeout=60)
-                    if (found := await claimed(0)) is not None:
+                    if (found := await claim_one(0)) is not None:
                         return found
 
             async def polling() -> ClaimedWork:
-                while (found := await claimed(0)) is None:  # noqa: ASYNC110
+                while (found := await claim_one(0)) is None:  # noqa: ASYNC110
                     await asyncio.sleep(POLL_S)
                 return found
 
@@ -244,19 +248,21 @@ async def _pickup(arena: Arena, store: str, findings: Findings) -> None:
                             await heard.next_msg()  # of others
                         # Only to a poller does it matter when work comes: it comes all over the interval.
                         late_s = POLL_S * (nth + 0.5) / operations if wait is polling else 0.0
-                        times.append(await _picked_up(client, wait, 0.1 + late_s))
+                        times.append(await _time_pickup(client, wait, 0.1 + late_s))
                     laps[way].append(median(times) * 1000)
-    found = {way: figure(medians) for way, medians in laps.items()}
+    found = {way: make_figure(medians) for way, medians in laps.items()}
     contest = f"pickup by an idle agent, {operations} items"
-    findings.rows += [_row(contest, store, way, of, measure="submit to granted") for way, of in found.items()]
+    findings.rows += [
+        _make_row(contest, store, way, of, measure="submit to granted") for way, of in found.items()
+    ]
     polled = found["polling each second"].value
     for way, name in (("long poll over HTTP", "long poll"), ("NATS hint, then a claim", "hint")):
         findings.goals.append(
-            goal(f"pickup {name} {store}", found[way].value / polled, "at most", OF_POLLING, "× polling")
+            make_goal(f"pickup {name} {store}", found[way].value / polled, "at most", OF_POLLING, "× polling")
         )
 
 
-async def _picked_up(
+async def _time_pickup(
     client: RemoteClient, wait: Callable[[], Awaitable[ClaimedWork]], after_s: float
 ) -> float:
     """From before the item is submitted until the agent, which waits already, holds it."""
@@ -271,7 +277,7 @@ async def _picked_up(
     return took
 
 
-def _row(
+def _make_row(
     contest: str, store: str, contestant: str, found: Figure, *, measure: str = "a granted claim"
 ) -> Row:
     return Row(

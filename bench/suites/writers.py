@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from bench.arena import Arena
-from bench.contest import figure, middle, opened, play
+from bench.contest import make_figure, middle, open_contestants, play
 from bench.material import RESULT
 from bench.peers import Lines
-from bench.peers.catalogue import LEFT_OUT, entrants
-from bench.report import Contest, Findings, Row, goal
+from bench.peers.catalogue import LEFT_OUT, make_entrants
+from bench.report import Contest, Findings, Row, make_goal
 from bench.writers import OURS, writers
 
 LONGEST_AT_MOST_S = 0.5
@@ -19,10 +19,10 @@ ROUNDS_AT_MOST = 3
 async def run(arena: Arena, findings: Findings) -> None:
     if "sqlite" in arena.stores:
         for processes, each in arena.scale.storms:
-            await _storm(arena, processes, each, findings)
+            await _measure_storm(arena, processes, each, findings)
 
 
-async def _storm(arena: Arena, processes: int, each: int, findings: Findings) -> None:
+async def _measure_storm(arena: Arena, processes: int, each: int, findings: Findings) -> None:
     writes = processes * each
     told: dict[str, Any] = {
         "writers": processes,
@@ -31,10 +31,10 @@ async def _storm(arena: Arena, processes: int, each: int, findings: Findings) ->
         "rows": writes,
         "result": RESULT,
     }
-    peers = entrants("writers", "sqlite", arena.peers, **told)
+    peers = make_entrants("writers", "sqlite", arena.peers, **told)
     contestants = await arena.enter("sqlite", *(writers(work, told) for work in OURS), *peers)
     absent: list[str] = []
-    async with opened(contestants, absent):
+    async with open_contestants(contestants, absent):
         results = await play(contestants, rounds=min(ROUNDS_AT_MOST, arena.scale.rounds), operations=1)
     title = f"{processes} × {each}"
     raw, _, _, *others = results
@@ -42,13 +42,13 @@ async def _storm(arena: Arena, processes: int, each: int, findings: Findings) ->
     waits = Contest("writers", f"{title}, longest wait of one writer", "sqlite")
     for one in contestants:
         assert isinstance(one, Lines)
-        findings.rows.append(_longest(waits, one))
+        findings.rows.append(_make_longest_row(waits, one))
         if one.work == "holdfast":
             accepted = min(answer["accepted"] / writes for answer in one.answers)
             worst_s = max(answer["longest_s"] for answer in one.answers)
             findings.goals += [
-                goal(f"writers {title} accepted", accepted, "at least", 1.0, "of all writes"),
-                goal(
+                make_goal(f"writers {title} accepted", accepted, "at least", 1.0, "of all writes"),
+                make_goal(
                     f"writers {title} wait",
                     worst_s,
                     "at most",
@@ -60,8 +60,8 @@ async def _storm(arena: Arena, processes: int, each: int, findings: Findings) ->
         findings.beside("writers", "sqlite", LEFT_OUT["writers"], absent)
 
 
-def _longest(contest: Contest, one: Lines) -> Row:
-    found = figure([answer["longest_s"] * 1000 for answer in one.answers])
+def _make_longest_row(contest: Contest, one: Lines) -> Row:
+    found = make_figure([answer["longest_s"] * 1000 for answer in one.answers])
     return Row(
         suite=contest.suite,
         contest=contest.name,

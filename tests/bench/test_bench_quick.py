@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from bench.__main__ import main
-from bench.report import goal
+from bench.report import make_goal
 
 
 @pytest.mark.store("sqlite")
@@ -151,4 +151,4 @@ def test_a_slow_disk_is_felt(tmp_path: Path) -> None:
     [("at most", 1.9, True), ("at most", 2.1, False), ("at least", 2.1, True), ("at least", 1.9, False)],
 )
 def test_a_goal_knows_its_good_side(side: Literal["at most", "at least"], value: float, met: bool) -> None:
-    assert goal("append anything", value, side, 2.0, "× raw").met is met
+    assert make_goal("append anything", value, side, 2.0, "× raw").met is met

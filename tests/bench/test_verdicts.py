@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from bench.contest import Absent, Contestant, Lap, Result, fastest, middle, opened, play
-from bench.peers.catalogue import ENTRIES, LEFT_OUT, entered
+from bench.contest import Absent, Contestant, Lap, Result, fastest, middle, open_contestants, play
+from bench.peers.catalogue import ENTRIES, LEFT_OUT, find_entries
 from bench.peers.versions import PACKAGES, versions
-from bench.report import Contest, Findings, beaten
+from bench.report import Contest, Findings, make_peer_goal
 
 
 def result(name: str, *times_s: float, inside: bool = False) -> Result:
@@ -26,7 +26,7 @@ QUICK = result("quick peer", 4.0)
 def test_a_peer_is_beaten_or_not(at_least: float, met: bool) -> None:
     """Only the fastest of them counts, whatever order they come in."""
     for peers in ([SLOW, QUICK], [QUICK, SLOW]):
-        verdict = beaten("queue peers", OURS, peers, at_least)
+        verdict = make_peer_goal("queue peers", OURS, peers, at_least)
         assert (verdict.met, verdict.value) == (met, 4.0)
         assert "quick peer" in verdict.unit
 
@@ -79,7 +79,7 @@ def test_who_cannot_take_part_is_named() -> None:
 
     async def contest(absent: list[str] | None) -> list[str]:
         contestants: list[Contestant] = [Counted("there"), Missing("Some Peer 1")]
-        async with opened(contestants, absent):
+        async with open_contestants(contestants, absent):
             return [one.name for one in contestants]
 
     absent: list[str] = []
@@ -100,9 +100,9 @@ def test_who_cannot_take_part_is_named() -> None:
 def test_every_work_has_a_best_peer_and_says_who_is_missing(work: str) -> None:
     """Nobody is entered unless asked for; the best are some of all; every name has the version of the lock."""
     for store in {store for entry in ENTRIES[work] for store in entry.stores}:
-        everybody = entered(work, store, "all")
-        assert entered(work, store, "none") == []
-        assert all(one in everybody for one in entered(work, store, "best"))
+        everybody = find_entries(work, store, "all")
+        assert find_entries(work, store, "none") == []
+        assert all(one in everybody for one in find_entries(work, store, "best"))
         assert len({one.name() for one in everybody}) == len(everybody)
         assert all(versions()[one.package] in one.name() for one in everybody)
     assert any(entry.best for entry in ENTRIES[work])
@@ -110,7 +110,7 @@ def test_every_work_has_a_best_peer_and_says_who_is_missing(work: str) -> None:
 
 
 def test_who_cannot_do_so_many_steps_is_left_out() -> None:
-    few, many = (entered("resume", "sqlite", "all", steps) for steps in (1_000, 10_000))
+    few, many = (find_entries("resume", "sqlite", "all", steps) for steps in (1_000, 10_000))
     assert {one.adapter for one in few} - {one.adapter for one in many} == {"temporal"}
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.demo.outside import Outside
-from holdfast.demo.pdf import pdf
+from holdfast.demo.pdf import make_pdf
 from holdfast.demo.story import Verdict
 from tests.cli.conftest import CommandDesk
 from tests.support.fixtures.stores import postgres_template
@@ -75,8 +75,8 @@ def test_the_receivers_count_what_arrives() -> None:
 
 
 def test_a_page_of_pdf_is_whole() -> None:
-    made = pdf("On (kelp)", "a\\b")
-    assert made == pdf("On (kelp)", "a\\b")
+    made = make_pdf("On (kelp)", "a\\b")
+    assert made == make_pdf("On (kelp)", "a\\b")
     assert rb"(On \(kelp\))" in made
     at = int(made.rpartition(b"startxref\n")[2].split()[0])
     table = made[at:].splitlines()

@@ -12,7 +12,7 @@ from holdfast.model.jobs import JobDraft
 from holdfast.model.time import HOUR
 from holdfast.runtime import open_store
 from holdfast.store.clock import SystemClock
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.conformance.driver import Driver, step
 from tests.cli.test_db import holdfast
 
@@ -28,7 +28,7 @@ def store(tmp_path: Path) -> Path:
         store = await open_store(f"sqlite:///{tmp_path / 'holdfast.db'}", migrating=True)
         await store.jobs.submit_many([JobDraft(kind="k", job_id=name) for name in ("one", "two", "three")])
         grants = await store.leases.claim(
-            ClaimAsk(worker="w", token="t", queues=("default",), limit=2, ttl_us=HOUR)
+            ClaimRequest(worker="w", token="t", queues=("default",), limit=2, ttl_us=HOUR)
         )
         for grant in grants:
             driver = Driver(store, clock, grant)

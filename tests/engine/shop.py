@@ -24,7 +24,7 @@ from holdfast.model.states import MailKind
 from holdfast.model.time import SECOND
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.store.tables.store import SqlStore
 from holdfast.testing.conformance.harness import Backend
 
@@ -85,7 +85,7 @@ class Shop:
         queue: str = DEFAULT_QUEUE,
         incarnation: str | None = None,
     ) -> list[JobRun]:
-        ask = ClaimAsk(
+        ask = ClaimRequest(
             worker=worker,
             token=f"token-{next(self._tokens)}",
             queues=(queue,),

@@ -16,7 +16,7 @@ from holdfast.model.append import append_of
 from holdfast.model.events import StepFinished
 from holdfast.model.time import SECOND
 from holdfast.store.sqlite.executor import SqliteExecutor
-from holdfast.store.sqlite.unit_of_work import Unit
+from holdfast.store.sqlite.unit_of_work import UnitOfWork
 from holdfast.store.tables.store import SqlStore
 from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import opened
@@ -105,7 +105,7 @@ async def test_a_crowd_shares_its_flushes(backend: Backend) -> None:
         commits: list[int] = []
         plain = executor._commit
 
-        def committing(batch: Sequence[Unit[Any]]) -> None:
+        def committing(batch: Sequence[UnitOfWork[Any]]) -> None:
             commits.append(len(batch))
             plain(batch)
 

@@ -15,7 +15,7 @@ from holdfast.engine.lease_renewal import LeaseRenewal
 from holdfast.errors import Fenced
 from holdfast.model.time import SECOND
 from holdfast.store.interceptor import Call, InterceptedStore
-from holdfast.store.ports.leases import Held
+from holdfast.store.ports.leases import HeldLease
 from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
 from tests.support.fixtures.stores import STORES
@@ -29,7 +29,7 @@ class Holder:
     """A run that only remembers what it is told."""
 
     def __init__(self, run: JobRun) -> None:
-        self.held: Held = run.held
+        self.held: HeldLease = run.held
         self.lost: list[Fenced] = []
 
     def lose(self, error: Fenced) -> None:

@@ -22,7 +22,7 @@ from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import MINUTE, SECOND
 from holdfast.model.worker_identity import Identity, Sight, identity_in, worker_name
 from holdfast.store.clock import SystemClock
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.conformance import Backend, bench_on
 from holdfast.testing.conformance.driver import step
 from holdfast.testing.conformance.harness import Bench
@@ -40,7 +40,7 @@ def figures(stats: SweepStats) -> dict[str, float]:
 async def lose(bench: Bench, count: int, *, worker: str = "gone") -> list[str]:
     """The ids of claimed jobs whose lease is over."""
     await bench.store.jobs.submit_many([JobDraft(kind="work", queue="lost") for _ in range(count)])
-    ask = ClaimAsk(worker=worker, token=bench.fresh("t"), queues=("lost",), limit=count, ttl_us=SECOND)
+    ask = ClaimRequest(worker=worker, token=bench.fresh("t"), queues=("lost",), limit=count, ttl_us=SECOND)
     granted = await bench.store.leases.claim(ask)
     bench.clock.advance(2 * SECOND)
     return [grant.job_id for grant in granted]
@@ -131,7 +131,7 @@ async def test_more_than_one_transaction_holds(backend: Backend, monkeypatch: py
     monkeypatch.setattr("holdfast.engine.recovery.AT_ONCE", 4)
     async with bench_on(backend) as bench:
         jobs = await lose(bench, 10)
-        alive = await bench.driving("alive", ttl_us=MINUTE)
+        alive = await bench.drive_new("alive", ttl_us=MINUTE)
         stats = await sweep(bench.store, bench.clock)
         assert (stats.expired_found, stats.recovered, stats.failed, stats.errors) == (10, 10, 0, 0)
         assert {(await bench.store.jobs.head(job)).status for job in jobs} == {Status.PENDING}
@@ -180,7 +180,7 @@ async def test_jobs_of_the_proven_dead_are_free_at_once(backend: Backend) -> Non
         "named": "worker-7",
     }
     async with bench_on(backend) as bench:
-        held = {who: await bench.driving(name, ttl_us=MINUTE) for who, name in names.items()}
+        held = {who: await bench.drive_new(name, ttl_us=MINUTE) for who, name in names.items()}
         town = Town(p3=31, p4=40, p5=Sight.UNKNOWN)
         assert sorted(await prove_dead(bench.store, town)) == sorted([names["gone"], names["reused"]])
         assert await prove_dead(bench.store, town) == [names["gone"], names["reused"]], (
@@ -201,7 +201,7 @@ async def test_a_child_that_drives_a_job_alone_is_left_to_its_parent(backend: Ba
     lost = worker_name(lone_label("w", 5), Identity("boot", 1, 3, 30))
     async with bench_on(backend) as bench:
         for name in (kept, lost):
-            await bench.driving(name, ttl_us=MINUTE)
+            await bench.drive_new(name, ttl_us=MINUTE)
         assert await prove_dead(bench.store, Town(p4=40)) == [lost]
 
 

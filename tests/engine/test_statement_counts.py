@@ -22,10 +22,10 @@ from holdfast.model.hash_chain import Head
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.store.contract import Store
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.store.postgres.executor import PostgresExecutor
 from holdfast.store.sql.dialect import POSTGRES
-from holdfast.store.sql.loader import statements
+from holdfast.store.sql.loader import load_statements
 from holdfast.store.sqlite.executor import SqliteExecutor
 from holdfast.store.tables.store import SqlStore
 from holdfast.testing.conformance.harness import Backend
@@ -84,8 +84,8 @@ async def counted(store: Store) -> AsyncIterator[list[str]]:
         connection.remove_query_logger(hear)
 
 
-def _ask(token: str, limit: int, ttl_us: int = 60_000_000) -> ClaimAsk:
-    return ClaimAsk(worker="worker", token=token, queues=("default",), limit=limit, ttl_us=ttl_us)
+def _ask(token: str, limit: int, ttl_us: int = 60_000_000) -> ClaimRequest:
+    return ClaimRequest(worker="worker", token=token, queues=("default",), limit=limit, ttl_us=ttl_us)
 
 
 async def test_a_sweep_takes_as_much_for_a_thousand_as_for_one(backend: Backend) -> None:
@@ -140,8 +140,8 @@ async def test_postgres_sorts_no_journal(backend: Backend) -> None:
         assert [event.seq for event in sealed] == list(range(1, 103))
         assert isinstance(shop.store, SqlStore)
         if isinstance(shop.store.executor, PostgresExecutor):
-            text = statements(POSTGRES)["load_journal"].text
-            async with shop.store.executor.connections.one() as connection, connection.transaction():
+            text = load_statements(POSTGRES)["load_journal"].text
+            async with shop.store.executor.connections.acquire() as connection, connection.transaction():
                 await connection.execute("SET LOCAL enable_indexscan = off")
                 plan = await connection.fetch(f"EXPLAIN {text}", job_id, 0, 2**62)
             assert not [line for (line,) in plan if "Sort" in line]

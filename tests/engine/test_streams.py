@@ -27,8 +27,8 @@ from holdfast.model.time import MINUTE, SECOND
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store
 from holdfast.store.memory.store import MemoryStore
-from holdfast.store.ports.leases import ClaimAsk, Held
-from holdfast.store.ports.streams import Said
+from holdfast.store.ports.leases import ClaimRequest, HeldLease
+from holdfast.store.ports.streams import StreamAppend
 from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
 from tests.support.fixtures.stores import STORES
@@ -96,7 +96,7 @@ class Counting:
         self.away = 0
         self.refused = asyncio.Event()
 
-    async def append(self, passages: Sequence[Said]) -> list[bool]:
+    async def append(self, passages: Sequence[StreamAppend]) -> list[bool]:
         await self.open.wait()
         if self.away:
             self.away -= 1
@@ -120,9 +120,9 @@ async def outlet_of(
 ) -> JobStream:
     """Where the holder of a job called `job` speaks."""
     await store.jobs.submit(JobDraft(kind="talk", job_id="job"))
-    ask = ClaimAsk(worker="worker", token="token", queues=("default",), ttl_us=MINUTE)
+    ask = ClaimRequest(worker="worker", token="token", queues=("default",), ttl_us=MINUTE)
     [grant] = await store.leases.claim(ask)
-    held = Held(grant.job_id, grant.fence, grant.lease_token)
+    held = HeldLease(grant.job_id, grant.fence, grant.lease_token)
     return (StreamWriter(store.streams) if scribe is None else scribe).outlet(held, attempts or {})
 
 

@@ -19,7 +19,7 @@ from holdfast.runtime import open_store
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
 from holdfast.store.ports.attachments import AttachmentIntent
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.conformance.driver import Driver
 from tests.page.hostile import named
 
@@ -66,7 +66,7 @@ async def _listed(store: Store, payloads: Sequence[str]) -> None:
 
 
 async def _drive(store: Store, queue: str, count: int) -> list[Driver]:
-    ask = ClaimAsk(worker=f"worker of {queue}", token=queue, queues=(queue,), limit=count, ttl_us=10**12)
+    ask = ClaimRequest(worker=f"worker of {queue}", token=queue, queues=(queue,), limit=count, ttl_us=10**12)
     grants = await store.leases.claim(ask)
     assert len(grants) == count
     return sorted((Driver(store, SystemClock(), grant) for grant in grants), key=lambda one: one.job_id)

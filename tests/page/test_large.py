@@ -20,7 +20,7 @@ from holdfast.model.jobs import JobDraft
 from holdfast.model.states import Status
 from holdfast.runtime import open_store
 from holdfast.store.clock import SystemClock
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.conformance.driver import Driver
 from tests.page.browser_page import Watched
 from tests.page.conftest import Elsewhere
@@ -65,7 +65,7 @@ async def lived(where: str, job_id: str, events: int) -> None:
     store = await open_store(where)
     try:
         await store.jobs.submit(JobDraft(kind="long", job_id=job_id, queue=job_id))
-        ask = ClaimAsk(worker="test", token=job_id, queues=(job_id,), limit=1, ttl_us=10**12)
+        ask = ClaimRequest(worker="test", token=job_id, queues=(job_id,), limit=1, ttl_us=10**12)
         (grant,) = await store.leases.claim(ask)
         driver = Driver(store, SystemClock(), grant)
         reads = [

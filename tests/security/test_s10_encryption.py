@@ -25,7 +25,7 @@ from holdfast.runtime import open_store
 from holdfast.runtime.process import Process
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
-from holdfast.store.encryption import Codec, Listed, read_keys
+from holdfast.store.encryption import Codec, PayloadKey, read_keys
 from holdfast.store.postgres.open import open_postgres
 from holdfast.store.sqlite.open import open_sqlite
 from holdfast.store.tables.store import SqlStore
@@ -47,7 +47,7 @@ class Encrypted(SqliteBackend):
             self._path,
             clock=self.clock,
             ids=SequentialIds(next(self._seeds)),
-            codec=Codec([Listed("k1", KEY)]),
+            codec=Codec([PayloadKey("k1", KEY)]),
         )
 
 
@@ -57,7 +57,7 @@ class EncryptedPostgres(PostgresBackend):
             self._url,
             clock=self.clock,
             ids=SequentialIds(next(self._seeds)),
-            codec=Codec([Listed("k1", KEY)]),
+            codec=Codec([PayloadKey("k1", KEY)]),
         )
 
 
@@ -271,7 +271,7 @@ async def test_a_payload_that_was_moved_or_changed_is_found(tmp_path: Path, keys
 
 
 def test_each_namespace_has_a_key_of_its_own() -> None:
-    codec = Codec([Listed("k1", KEY), Listed("k2", OTHER, "acme")])
+    codec = Codec([PayloadKey("k1", KEY), PayloadKey("k2", OTHER, "acme")])
     one, two = (codec.seal(name, "event/j/1", b"x") for name in ("default", "acme"))
     assert one[5:7] == b"k1"
     assert two[5:7] == b"k2"
@@ -283,7 +283,7 @@ def test_each_namespace_has_a_key_of_its_own() -> None:
         codec.open(one, ("event/j/2",))
     assert codec.seal("default", "event/j/1", b"x") == one, "the same write again is the same bytes"
     assert codec.seal("default", "event/j/2", b"x")[-17:] != one[-17:]
-    assert Codec([Listed("k2", OTHER, "acme")]).seal("default", "p", b"x") == b"x", (
+    assert Codec([PayloadKey("k2", OTHER, "acme")]).seal("default", "p", b"x") == b"x", (
         "no key of its own: as it is"
     )
 

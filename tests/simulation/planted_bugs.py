@@ -83,7 +83,7 @@ def a_lost_lease_is_renewed(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def a_request_key_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(memory_jobs, "_made_before", lambda *_: None)
+    patch.setattr(memory_jobs, "_find_earlier", lambda *_: None)
 
 
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────

@@ -155,12 +155,12 @@ def a_no_is_a_yes(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def a_resumed_job_has_no_new_tries(patch: pytest.MonkeyPatch) -> None:
-    moved = memory_journal._moved
+    moved = memory_journal._apply_move
 
     def not_anew(head: Any, move: Any, wall: int) -> Any:
         return moved(head, None if move is None else msgspec.structs.replace(move, anew=False), wall)
 
-    patch.setattr(memory_journal, "_moved", not_anew)
+    patch.setattr(memory_journal, "_apply_move", not_anew)
 
 
 @bug

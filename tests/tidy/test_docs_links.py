@@ -10,7 +10,7 @@ from tools import check_docs
 
 
 def test_links_snippets_and_commands() -> None:
-    assert not (found := check_docs.problems()), "\n" + "\n".join(found)
+    assert not (found := check_docs.find_problems()), "\n" + "\n".join(found)
 
 
 def test_the_check_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +22,7 @@ def test_the_check_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monke
         "[gone](missing.md) [no heading](other.md#nope) [fine](other.md#a-heading-here) `[not](a-link)`\n"
         "Run `make test`, then `make coffee`.\n\n```python\nfoo(\n```\n"
     )
-    found = check_docs.problems()
+    found = check_docs.find_problems()
     assert [line.split(": ")[1] for line in found] == [
         "missing.md leads nowhere",
         "other.md#nope",

@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 from holdfast import errors
-from tools.make_errors_reference import TARGET, drawn, page
+from tools.make_errors_reference import TARGET, format_page, parse_tree
 
 DEFINED = [
     kind for _name, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__
@@ -35,9 +35,9 @@ def test_codes_are_unique() -> None:
 
 
 def test_the_drawing_shows_every_error_under_its_parent() -> None:
-    shown = {name: parent for name, parent, _meaning in drawn(errors.__doc__ or "")}
+    shown = {name: parent for name, parent, _meaning in parse_tree(errors.__doc__ or "")}
     assert shown == {error.__name__: error.__base__.__name__ if error.__base__ else "" for error in CLASSES}
 
 
 def test_the_reference_is_current() -> None:
-    assert TARGET.read_text(encoding="utf-8") == page(), "run `make docs`"
+    assert TARGET.read_text(encoding="utf-8") == format_page(), "run `make docs`"

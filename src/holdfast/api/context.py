@@ -71,7 +71,7 @@ class ApiContext:
 
     async def look(self, job_id: str) -> tuple[JobHead, Sequence[SealedEvent]]:
         """The head, and the journal if it is short; else its first page."""
-        head, sealed = await self.store.jobs.look(check_name(job_id, "job id"), events=SHORT)
+        head, sealed = await self.store.jobs.read_with_events(check_name(job_id, "job id"), events=SHORT)
         return self._check_namespace(head), sealed
 
     async def load(self, job_id: str) -> Loaded:

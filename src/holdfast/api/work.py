@@ -45,7 +45,7 @@ from holdfast.model.work import (
     kinds_for,
     queues_for,
 )
-from holdfast.store.ports.leases import ClaimAsk, Held
+from holdfast.store.ports.leases import ClaimRequest, HeldLease
 
 WAIT_S_MAX: Final = 30
 POLL_S: Final = 2.0
@@ -209,7 +209,7 @@ async def claim_work(api: ApiContext, request: ClaimWork) -> ClaimList:
 
 
 async def _claim(
-    api: ApiContext, claim: ClaimAsk, capabilities: Sequence[str], tasks_max: int
+    api: ApiContext, claim: ClaimRequest, capabilities: Sequence[str], tasks_max: int
 ) -> list[tuple[Grant, WorkItemState]]:
     """Claims work for this agent; if there is none, work preferred for other agents, which did not take it. Now and
     then a claim includes that as well, so that it does not wait for ever behind other work."""
@@ -227,7 +227,7 @@ async def _claim(
     return await api.external_work.claim(msgspec.structs.replace(claim, kinds=unwanted))
 
 
-def _to_claim(api: ApiContext, entry: AgentEntry, request: ClaimWork) -> ClaimAsk:
+def _to_claim(api: ApiContext, entry: AgentEntry, request: ClaimWork) -> ClaimRequest:
     names = entry.capabilities if request.capabilities is None else tuple(request.capabilities)
     foreign = sorted(set(names) - set(entry.capabilities))
     if foreign:
@@ -238,7 +238,7 @@ def _to_claim(api: ApiContext, entry: AgentEntry, request: ClaimWork) -> ClaimAs
     if not 1 <= request.limit <= CLAIMS_MAX:
         raise InvalidPayload(f"limit is {request.limit}; allowed is 1 to {CLAIMS_MAX}")
     claim_id = api.ids.new("claim") if request.claim_id is None else check_name(request.claim_id, "claimId")
-    return ClaimAsk(
+    return ClaimRequest(
         worker=holder_of(entry.guid),
         # Of this agent alone: the same claim id of another agent is another claim.
         token=hashlib.sha256(f"{api.namespace}\0{entry.guid}\0{claim_id}".encode()).hexdigest(),
@@ -261,8 +261,8 @@ class HolderRequest(ExternalRequest, frozen=True, kw_only=True, rename="camel"):
     lease_token: Name
 
     @property
-    def held(self) -> Held:
-        return Held(self.work_id, self.fence, self.lease_token)
+    def held(self) -> HeldLease:
+        return HeldLease(self.work_id, self.fence, self.lease_token)
 
 
 class RenewWork(HolderRequest, frozen=True, kw_only=True, rename="camel"):

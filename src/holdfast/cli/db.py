@@ -18,7 +18,7 @@ from holdfast.errors import Misuse, Unavailable
 from holdfast.model.ids import RandomIds
 from holdfast.runtime import open_store
 from holdfast.store.backup.files import Backup
-from holdfast.store.backup.stage import Restored
+from holdfast.store.backup.stage import RestoreResult
 from holdfast.store.backup.transfer import back_up
 from holdfast.store.backup.transfer import restore as restore_store
 from holdfast.store.contract import Store
@@ -146,7 +146,7 @@ def restore(source: Path, where: str, *, yes: bool, as_json: bool) -> None:
     if not yes:
         click.confirm(f"Replace everything in {plain(where)} by {plain(str(source))}?", abort=True, err=True)
 
-    async def replace() -> Restored:
+    async def replace() -> RestoreResult:
         store = await open_store(where)
         try:
             return await restore_store(store, source, clock=store.clock, ids=RandomIds())

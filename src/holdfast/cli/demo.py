@@ -33,7 +33,7 @@ def demo(where: str | None) -> None:
     """
     from rich.text import Text
 
-    from holdfast.demo.story import play
+    from holdfast.demo.story import run_story
 
     console = render.console()
 
@@ -46,7 +46,7 @@ def demo(where: str | None) -> None:
     )
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
         address = where or f"sqlite:///{Path(folder) / 'demo.db'}"
-        verdict = wait_for(play(address, Path(folder), say))
+        verdict = wait_for(run_story(address, Path(folder), say))
     _show(verdict)
     sys.exit(0 if verdict.true else 1)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.cli.output import plain
 from holdfast.errors import InvalidSetting
-from holdfast.store.encryption import EVERY, KeyFile, Listed, read_keys
+from holdfast.store.encryption import EVERY, KeyFile, PayloadKey, read_keys
 
 
 @click.command("payload-key")
@@ -28,13 +28,13 @@ def payload_key(file: Path, namespace: str) -> None:
 
     Example: holdfast payload-key payload-keys.json
     """
-    before: tuple[Listed, ...] = ()
+    before: tuple[PayloadKey, ...] = ()
     if file.exists():
         read_keys(file)
         before = msgspec.json.decode(file.read_bytes(), type=KeyFile).keys
     used_ids = {entry.id for entry in before}
     key_id = next(name for nth in range(1, len(used_ids) + 2) if (name := f"k{nth}") not in used_ids)
-    new_key = Listed(key_id, base64.b64encode(secrets.token_bytes(32)).decode(), namespace)
+    new_key = PayloadKey(key_id, base64.b64encode(secrets.token_bytes(32)).decode(), namespace)
     data = msgspec.json.format(msgspec.json.encode(KeyFile((*before, new_key))))
     beside = file.with_name(file.name + ".new")
     try:

@@ -33,7 +33,7 @@ class Finding(msgspec.Struct, frozen=True):
 async def examine_store(store: Store, clock: Clock, sample: int) -> list[Finding]:
     """All findings about an open store."""
     asked_at = clock.wall_us()
-    vitals = await store.vitals.look()
+    vitals = await store.vitals.read()
     answered_at, store_clock = clock.wall_us(), store.clock
     set_by_us = store_clock.calendar_us() - store_clock.wall_us()
     on_server = store.tier in {Tier.POSTGRES, Tier.POSTGRES_REDUCED}

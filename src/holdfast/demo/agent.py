@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import holdfast as hf
-from holdfast.demo.pdf import pdf
+from holdfast.demo.pdf import make_pdf
 
 HTTP: Final = os.environ.get("DEMO_HTTP", "http://127.0.0.1:8090")
 SMTP: Final = os.environ.get("DEMO_SMTP", "127.0.0.1:8025")
@@ -50,7 +50,7 @@ def read(source: str) -> str:
 def render(title: str) -> str:
     """Write the report as a PDF; returns its path."""
     path = FOLDER / "report.pdf"
-    path.write_bytes(pdf(title, "Kelp holds on to the rock with a root that is none."))
+    path.write_bytes(make_pdf(title, "Kelp holds on to the rock with a root that is none."))
     read_finished_tools("render")
     return str(path)
 

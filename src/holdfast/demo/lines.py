@@ -23,7 +23,7 @@ class Timeline:
 
     def line(self, event: EventView) -> tuple[str, str, str] | None:
         self._began = event.at if self._began is None else self._began
-        described = self._told(event.type, event.body)
+        described = self._describe_event(event.type, event.body)
         if event.type in _ENDS_OF_HOLD:
             self._is_held = False
         elif event.type == "job_claimed":
@@ -34,19 +34,19 @@ class Timeline:
         at = f"{(event.at - self._began) / SECOND:6.2f}s"
         return None if described is None else (at, *described)
 
-    def _told(self, kind: str, body: dict[str, Any]) -> tuple[str, str] | None:
+    def _describe_event(self, kind: str, body: dict[str, Any]) -> tuple[str, str] | None:
         match kind:
             case "job_created":
                 return "job accepted and stored: from here on it cannot be lost", ""
             case "job_claimed" if body.get("takeover") or self._is_held:
                 progress = f"{self._finished} finished steps are recorded and not run again"
-                return f"{_who(body)} takes over: {progress}", "bold yellow"
+                return f"{_format_worker(body)} takes over: {progress}", "bold yellow"
             case "job_claimed":
-                return f"{_who(body)} claims the job", ""
+                return f"{_format_worker(body)} claims the job", ""
             case "llm_responded":
-                return f"model: {_said(body['response'])}", "magenta"
+                return f"model: {_describe_response(body['response'])}", "magenta"
             case "step_finished":
-                return f"{_step(body)} ✓  {body.get('result')}", "green"
+                return f"{_get_step_name(body)} ✓  {body.get('result')}", "green"
             case "tool_called":
                 return f"{body['tool']} → about to be sent, idempotency key …{body['key'][-6:]}", "dim"
             case "tool_returned":
@@ -55,14 +55,14 @@ class Timeline:
                     if body.get("adopted")
                     else body.get("result")
                 )
-                return f"{_step(body)} ✓  {how}", "green"
+                return f"{_get_step_name(body)} ✓  {how}", "green"
             case "job_waiting":
                 return (
                     "waits until the dead worker can no longer be sending, then asks the receiver",
                     "dim",
                 )
             case "tool_uncertain":
-                return f"{_step(body)} ?  {body.get('why')}", "yellow"
+                return f"{_get_step_name(body)} ?  {body.get('why')}", "yellow"
             case "job_completed":
                 return f"completed: {body['output']}", "bold green"
             case "job_failed" | "job_dead_lettered" | "job_cancelled":
@@ -70,16 +70,16 @@ class Timeline:
         return None
 
 
-def _who(body: dict[str, Any]) -> str:
+def _format_worker(body: dict[str, Any]) -> str:
     identity = identity_in(body["worker"])
     return f"worker {body['worker'] if identity is None else identity.pid}"
 
 
-def _step(body: dict[str, Any]) -> str:
+def _get_step_name(body: dict[str, Any]) -> str:
     return str(body["step_key"]).rpartition("/")[2].partition("#")[0]
 
 
-def _said(response: dict[str, Any]) -> str:
+def _describe_response(response: dict[str, Any]) -> str:
     texts = [block["text"] for block in response["content"] if block["type"] == "text"]
     calls = [
         f"{block['name']}({', '.join(map(str, block['input'].values()))})"

@@ -85,12 +85,12 @@ class _Http(BaseHTTPRequestHandler):
     outside: Outside
 
     def do_GET(self) -> None:
-        self._do(b"")
+        self._respond(b"")
 
     def do_POST(self) -> None:
-        self._do(self.rfile.read(int(self.headers["Content-Length"])))
+        self._respond(self.rfile.read(int(self.headers["Content-Length"])))
 
-    def _do(self, body: bytes) -> None:
+    def _respond(self, body: bytes) -> None:
         at = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(at.query))
         response = self.outside.answer(at.path, query, self.headers.get("Idempotency-Key", ""), body)
@@ -113,27 +113,27 @@ class _Smtp(socketserver.StreamRequestHandler):
     outside: Outside
 
     def handle(self) -> None:
-        self._say("220 mail.example.org")
+        self._send_line("220 mail.example.org")
         while line := self.rfile.readline():
             verb = line[:4].upper().strip()
             if verb == b"DATA":
-                self._say("354 go on")
-                self.outside.deliver(self._mail())
+                self._send_line("354 go on")
+                self.outside.deliver(self._read_mail())
                 if self.outside.notify("mail"):
                     return
-                self._say("250 delivered")
+                self._send_line("250 delivered")
             elif verb == b"QUIT":
-                self._say("221 bye")
+                self._send_line("221 bye")
                 return
             else:
                 known = verb in {b"EHLO", b"HELO", b"MAIL", b"RCPT", b"RSET", b"NOOP"}
-                self._say("250 fine" if known else "502 not here")
+                self._send_line("250 fine" if known else "502 not here")
 
-    def _mail(self) -> bytes:
+    def _read_mail(self) -> bytes:
         lines: list[bytes] = []
         while (line := self.rfile.readline()) not in {b".\r\n", b""}:
             lines.append(line.removeprefix(b"."))
         return b"".join(lines)
 
-    def _say(self, line: str) -> None:
+    def _send_line(self, line: str) -> None:
         self.wfile.write(f"{line}\r\n".encode())

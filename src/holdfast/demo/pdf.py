@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 
-def pdf(title: str, text: str) -> bytes:
+def make_pdf(title: str, text: str) -> bytes:
     """A document of one page. Equal text gives equal bytes: it contains no date and nothing random."""
-    page = f"BT /F1 20 Tf 60 760 Td ({_escaped(title)}) Tj /F1 12 Tf 0 -36 Td ({_escaped(text)}) Tj ET"
+    page = f"BT /F1 20 Tf 60 760 Td ({_escape(title)}) Tj /F1 12 Tf 0 -36 Td ({_escape(text)}) Tj ET"
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
         "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
@@ -24,6 +24,6 @@ def pdf(title: str, text: str) -> bytes:
     return body + f"{end}startxref\n{len(body)}\n%%EOF\n".encode()
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     latin = text.encode("latin-1", "replace").decode("latin-1")
     return latin.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")

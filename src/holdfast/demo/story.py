@@ -61,15 +61,19 @@ MOMENTS: Final = {
 }
 
 
-async def play(where: str, folder: Path, say: Say) -> Verdict:
+async def run_story(where: str, folder: Path, say: Say) -> Verdict:
     """Run the job to its end through three kills; returns the verdict."""
     outside = Outside()
     http, smtp = outside.open()
     environment = {"DEMO_HTTP": http, "DEMO_SMTP": smtp, "DEMO_FOLDER": str(folder)}
     try:
-        async with asyncio.timeout(PATIENCE_S), _up(where, environment) as url, RemoteClient(url) as client:
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            _run_server(where, environment) as url,
+            RemoteClient(url) as client,
+        ):
             say("", f"API at {url}, one worker, store {where}", "dim")
-            return await _Story(client, outside, folder, say).play()
+            return await _Story(client, outside, folder, say).run()
     finally:
         outside.close()
 
@@ -85,10 +89,10 @@ class _Story:
         self._timeline = Timeline()
         self._journal: list[EventView] = []
 
-    async def play(self) -> Verdict:
+    async def run(self) -> Verdict:
         loop = asyncio.get_running_loop()
         for moment, why in MOMENTS.items():
-            self._outside.moments[moment] = self._killer(loop, moment, why)
+            self._outside.moments[moment] = self._make_killer(loop, moment, why)
         submitted = await self._client.submit("report", {"topic": "kelp", "to": "ada@example.org"})
         self._job_id = submitted.job_id
         while not self._journal or self._journal[-1].type not in ENDS:
@@ -108,7 +112,7 @@ class _Story:
                 if line is not None:
                     self._say(*line)
 
-    def _killer(self, loop: asyncio.AbstractEventLoop, moment: str, why: str) -> Callable[[], None]:
+    def _make_killer(self, loop: asyncio.AbstractEventLoop, moment: str, why: str) -> Callable[[], None]:
         """Callback for a receiver's thread: returns when the worker is dead."""
         return lambda: asyncio.run_coroutine_threadsafe(self._kill(moment, why), loop).result()
 
@@ -145,7 +149,7 @@ class _Story:
 
 
 @asynccontextmanager
-async def _up(where: str, environment: dict[str, str]) -> AsyncIterator[str]:
+async def _run_server(where: str, environment: dict[str, str]) -> AsyncIterator[str]:
     """Run `holdfast up` as a user would; yields its address. It is stopped like by Ctrl-C."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "holdfast", "up", agent.__file__, "--port", "0", "--store", where),

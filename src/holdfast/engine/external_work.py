@@ -66,7 +66,7 @@ from holdfast.model.work import Work, agent_in
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 from holdfast.store.ports.journal import Ruling
-from holdfast.store.ports.leases import ClaimAsk, Held
+from holdfast.store.ports.leases import ClaimRequest, HeldLease
 
 TRIES: Final = 20
 NOTE_MAX: Final = 2_000
@@ -90,7 +90,7 @@ class ExternalWork:
 
     # ── claiming ──────────────────────────────────────────────────────────────────────────────────
 
-    async def claim(self, ask: ClaimAsk) -> list[tuple[Grant, WorkItemState]]:
+    async def claim(self, ask: ClaimRequest) -> list[tuple[Grant, WorkItemState]]:
         """Claims items for an agent. Items that no agent should do any more (cancelled, too late, failed too often)
         are ended instead, and are not returned."""
         granted = await self._store.leases.claim(ask)
@@ -107,7 +107,7 @@ class ExternalWork:
     async def _fits(self, grant: Grant, item: WorkItemState) -> bool:
         """Whether the item is to be done. If another agent has taken it over meanwhile, that agent decides: nothing is
         written under an old fence."""
-        held = Held(grant.job_id, grant.fence, grant.lease_token)
+        held = HeldLease(grant.job_id, grant.fence, grant.lease_token)
         try:
             if await self._heeded(item, held):
                 return False
@@ -132,7 +132,7 @@ class ExternalWork:
 
     # ── renewing ──────────────────────────────────────────────────────────────────────────────────
 
-    async def renew(self, held: Held, ttl_us: int) -> None:
+    async def renew(self, held: HeldLease, ttl_us: int) -> None:
         """Extends the holder's lease by this time from now."""
         item = await self._holding(held)
         if await self._heeded(item, held):
@@ -140,7 +140,7 @@ class ExternalWork:
         if held.job_id not in await self._store.leases.renew([held], ttl_us):
             raise find_rejection(await self.load(held.job_id))
 
-    async def progress(self, held: Held, progress: int, note: str, ttl_us: int) -> None:
+    async def progress(self, held: HeldLease, progress: int, note: str, ttl_us: int) -> None:
         """Records the progress, for every reader of the item, and extends the holder's lease by this time from now."""
         if not 0 <= progress <= 100:
             raise InvalidPayload(f"progress is {progress}; it is a percentage, 0 to 100")
@@ -153,14 +153,14 @@ class ExternalWork:
 
     # ── ending ────────────────────────────────────────────────────────────────────────────────────
 
-    async def complete(self, held: Held, result: Any) -> WorkItemState:
+    async def complete(self, held: HeldLease, result: Any) -> WorkItemState:
         """Completes the item, once."""
         encode_result(result)
         event = JobCompleted(result)
         completed: Said = ((event,), Move(status=Status.COMPLETED))
         return await self._say(held, lambda _: completed, repeats=lambda last: isinstance(last, JobCompleted))
 
-    async def fail(self, held: Held, error: dict[str, Any], *, recoverable: bool) -> WorkItemState:
+    async def fail(self, held: HeldLease, error: dict[str, Any], *, recoverable: bool) -> WorkItemState:
         """Fails this attempt; another follows, or the item is a dead letter, or it has failed for good."""
         redacted = {name: redact(value) if isinstance(value, str) else value for name, value in error.items()}
 
@@ -177,7 +177,7 @@ class ExternalWork:
             held, failed, repeats=lambda last: isinstance(last, JobRequeued | JobFailure | JobDeadLettered)
         )
 
-    async def release(self, held: Held, why: str) -> WorkItemState:
+    async def release(self, held: HeldLease, why: str) -> WorkItemState:
         """Releases the item as it was; it counts as no failure."""
         back: Said = ((JobReleased(redact(why)[:NAME_LENGTH_MAX]),), Move(status=Status.PENDING))
         return await self._say(held, lambda _: back, repeats=lambda last: isinstance(last, JobReleased))
@@ -190,7 +190,7 @@ class ExternalWork:
             head = item.head
             if head.status is not Status.RUNNING or agent_in(head.lease_owner) is None:
                 return False
-            held = Held(job_id, head.fence, head.lease_token)
+            held = HeldLease(job_id, head.fence, head.lease_token)
             over: Said = ((request, JobCancellation(request.why)), Move(status=Status.CANCELLED))
             try:
                 await self._write(held, item, over)
@@ -232,7 +232,7 @@ class ExternalWork:
         head, sealed = await look(self._store, job_id)
         return WorkItemState(head, tuple(unseal_all(job_id, sealed)))
 
-    async def _holding(self, held: Held) -> WorkItemState:
+    async def _holding(self, held: HeldLease) -> WorkItemState:
         item = await self.load(held.job_id)
         if (item.head.fence, item.head.lease_token, item.head.status) != (
             held.fence,
@@ -243,7 +243,7 @@ class ExternalWork:
         return item
 
     async def _say(
-        self, held: Held, decide: Callable[[WorkItemState], Said], *, repeats: Callable[[Event], bool]
+        self, held: HeldLease, decide: Callable[[WorkItemState], Said], *, repeats: Callable[[Event], bool]
     ) -> WorkItemState:
         """Writes the request under the holder's fence; returns the item if the same request was written before."""
         for _ in range(TRIES):
@@ -261,7 +261,7 @@ class ExternalWork:
             return await self.load(held.job_id)
         raise busy(held.job_id)
 
-    async def _heeded(self, item: WorkItemState, held: Held) -> bool:
+    async def _heeded(self, item: WorkItemState, held: HeldLease) -> bool:
         """Reads unread mail of the item. True: a cancel or a restart has ended this hold."""
         read_seq = find_newest_letter(item)
         if item.head.mail_seq <= read_seq:
@@ -285,7 +285,7 @@ class ExternalWork:
             return True
         return False
 
-    async def _write(self, held: Held, item: WorkItemState, outcome: Said) -> None:
+    async def _write(self, held: HeldLease, item: WorkItemState, outcome: Said) -> None:
         events, move = outcome
         head = item.head
         ends = move is not None and move.over

@@ -47,7 +47,7 @@ async def result(store: Store, job_id: str) -> Any:
     topics = frozenset({f"job:{job_id}"})
     last_reason: WaitReason | None = None
     while True:
-        head, sealed = await store.jobs.look(job_id, events=SHORT)
+        head, sealed = await store.jobs.read_with_events(job_id, events=SHORT)
         if head.status in TERMINAL:
             return _ended(head, sealed[-1] if len(sealed) == head.head_seq else await _last(store, head))
         if head.wait_reason in _HELD:

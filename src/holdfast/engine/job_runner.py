@@ -62,7 +62,7 @@ from holdfast.model.retry import CALL_RETRY, delay
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import Status, WaitReason
 from holdfast.store.clock import Clock
-from holdfast.store.ports.leases import Held
+from holdfast.store.ports.leases import HeldLease
 
 AGAIN_S: Final = 0.2
 GIVE_BACK_S: Final = 2.0
@@ -108,7 +108,7 @@ class JobRun:
         self._journal: Sequence[SealedEvent] | None = grant.journal or None
         self.config = config
         self.grant = grant
-        self.held = Held(grant.job_id, grant.fence, grant.lease_token)
+        self.held = HeldLease(grant.job_id, grant.fence, grant.lease_token)
         self._covers = covers
         self._clock: Clock = config.clock
         self._writer = self._open()

@@ -36,14 +36,14 @@ from holdfast.errors import Fenced, Unavailable
 from holdfast.model.lease import LEASE_TTL_US, RENEW_EVERY_US, UNTIL_EXPIRED_US, may_fire
 from holdfast.model.worker_lease import LeaseObserver, WorkerLease
 from holdfast.store.clock import Clock
-from holdfast.store.ports.leases import Beat, Held, Leases
+from holdfast.store.ports.leases import BeatResult, HeldLease, Leases
 
 
 class HeldJobs(Protocol):
     """A run, as the renewal of its lease sees it."""
 
     @property
-    def held(self) -> Held: ...
+    def held(self) -> HeldLease: ...
 
     def lose(self, error: Fenced) -> None:
         """Called when the job belongs to another worker."""
@@ -87,7 +87,7 @@ class LeaseRenewal:
         self._lease = WorkerLease(worker, "", identity, ttl_us)
         self._beat_at: int | None = None
         self._runs: dict[str, HeldJobs] = {}
-        self._abandoned: list[Held] = []
+        self._abandoned: list[HeldLease] = []
         self._guard = threading.Lock()
         self._observer = LeaseObserver(ttl_us // 2)
         self._closed = False
@@ -171,7 +171,7 @@ class LeaseRenewal:
             return None
         return beat.others
 
-    async def _observe(self, leases: Leases, beat: Beat, asked_at: int) -> None:
+    async def _observe(self, leases: Leases, beat: BeatResult, asked_at: int) -> None:
         answered_at = self._clock.tick_us()
         for lease in self._observer.observe(beat.others, asked_at=asked_at, answered_at=answered_at):
             await leases.expire(lease.worker, lease.incarnation, lease.beat)

@@ -15,7 +15,7 @@ SHORT: Final = 16
 
 async def look(store: Store, job_id: str) -> tuple[JobHead, Sequence[SealedEvent]]:
     """The head, and all events of the job; or NotFound."""
-    head, sealed = await store.jobs.look(job_id, events=SHORT)
+    head, sealed = await store.jobs.read_with_events(job_id, events=SHORT)
     return head, await journal_of(store, head, sealed)
 
 

@@ -49,8 +49,8 @@ from holdfast.model.streams import (
     select_chunks,
 )
 from holdfast.store.contract import Store
-from holdfast.store.ports.leases import Held
-from holdfast.store.ports.streams import Said, Streams
+from holdfast.store.ports.leases import HeldLease
+from holdfast.store.ports.streams import StreamAppend, Streams
 
 GATHER_S: Final = 0.03
 GATHER_BYTES: Final = 64 * 1024
@@ -107,7 +107,7 @@ class StreamWriter:
         self._timer: asyncio.TimerHandle | None = None
         self._going: asyncio.Task[None] | None = None
 
-    def outlet(self, held: Held, attempts: Mapping[str, int]) -> JobStream:
+    def outlet(self, held: HeldLease, attempts: Mapping[str, int]) -> JobStream:
         """The stream that the holder of a job emits to. `attempts`: the last attempt of each step that has emitted
         before."""
         return JobStream(self, held, attempts)
@@ -150,7 +150,7 @@ class StreamWriter:
         else:
             self._go_in(GATHER_S)
 
-    def _tell(self, held: Held, words: list[_Word]) -> None:
+    def _tell(self, held: HeldLease, words: list[_Word]) -> None:
         for listener in self._listeners:
             if listener.job_id == held.job_id:
                 for word in words:
@@ -186,7 +186,7 @@ class StreamWriter:
             if more:
                 self._go_in(wait_s)
 
-    def _next(self) -> list[tuple[JobStream, Said]]:
+    def _next(self) -> list[tuple[JobStream, StreamAppend]]:
         with self.lock:
             passages = [
                 (outlet, passage)
@@ -196,7 +196,7 @@ class StreamWriter:
             self._speaking = dict.fromkeys(outlet for outlet, _ in passages)
         return passages
 
-    async def _trip(self, passages: list[tuple[JobStream, Said]]) -> int:
+    async def _trip(self, passages: list[tuple[JobStream, StreamAppend]]) -> int:
         """Writes the passages. Returns how often in a row the store was unavailable; 0: it has answered."""
         try:
             outcomes = await self._streams.append([passage for _, passage in passages])
@@ -222,7 +222,7 @@ class StreamWriter:
 class JobStream:
     """Output of one run of one job. The writer's lock guards its state: plain functions emit from threads."""
 
-    def __init__(self, scribe: StreamWriter, held: Held, attempts: Mapping[str, int]) -> None:
+    def __init__(self, scribe: StreamWriter, held: HeldLease, attempts: Mapping[str, int]) -> None:
         self.held = held
         self._scribe = scribe
         self._attempts = dict(attempts)
@@ -230,7 +230,7 @@ class JobStream:
         self._size = 0
         self._unsaid: deque[_Word] = deque()
         self._fresh: list[_Word] = []
-        self._sent: Said | None = None
+        self._sent: StreamAppend | None = None
         self._sent_size = 0
         self._failures = 0
         self._hurry = False
@@ -346,7 +346,7 @@ class JobStream:
         fresh, self._fresh = self._fresh, []
         return fresh
 
-    def take(self) -> Said | None:
+    def take(self) -> StreamAppend | None:
         """The next passage: the one whose outcome is unknown, byte for byte, or a page of the buffer."""
         if self._sent is None and self._unsaid:
             words = [self._unsaid.popleft()]
@@ -355,7 +355,7 @@ class JobStream:
                 words.append(self._unsaid.popleft())
                 self._sent_size += words[-1].size
             passage = passage_of(self.held.fence, words[-1].number, _lines(words))
-            self._sent = Said(self.held, passage)
+            self._sent = StreamAppend(self.held, passage)
         return self._sent
 
     def _follows(self, word: _Word) -> bool:
@@ -386,7 +386,7 @@ class JobStream:
                 waiter.set_result(None)
 
 
-def _taken(outlet: JobStream) -> Said | None:
+def _taken(outlet: JobStream) -> StreamAppend | None:
     """The stream's next passage. A stream that cannot encode it is closed, and does not affect the others."""
     try:
         return outlet.take()

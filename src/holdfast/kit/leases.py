@@ -45,7 +45,7 @@ from holdfast.model.lease import FAILED_ATTEMPTS_MAX, TAKEOVERS_MAX, Grant, is_l
 from holdfast.model.limits import PRIORITY_DEFAULT
 from holdfast.model.states import TERMINAL, MailKind, Status, WaitReason
 from holdfast.model.time import SECOND
-from holdfast.store.ports.leases import ClaimAsk, Held
+from holdfast.store.ports.leases import ClaimRequest, HeldLease
 
 LeaseError = LeaseLost
 LeaseExpiredError = LeaseExpired
@@ -100,8 +100,8 @@ class _Lease:
         self.mail_seen = grant.mail_seq
 
     @property
-    def held(self) -> Held:
-        return Held(self.grant.job_id, self.grant.fence, self.grant.lease_token)
+    def held(self) -> HeldLease:
+        return HeldLease(self.grant.job_id, self.grant.fence, self.grant.lease_token)
 
 
 class LeaseManager:
@@ -262,7 +262,7 @@ class LeaseManager:
         return grant
 
     def _ask(self, ttl_us: int, work_type: str | None, queues: tuple[str, ...]) -> Grant | None:
-        ask = ClaimAsk(
+        ask = ClaimRequest(
             worker=self.worker_id,
             token=self.db.ids.new("lease"),
             queues=queues,

@@ -46,7 +46,7 @@ from holdfast.model.time import SECOND
 from holdfast.runtime.supervisor_link import BEAT_S, PARENT, VARIABLE
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
-from holdfast.store.ports.leases import Held
+from holdfast.store.ports.leases import HeldLease
 
 HANDED: Final = "HOLDFAST_HANDED_JOB"
 ROOM: Final = 4
@@ -63,7 +63,7 @@ log = logging.getLogger("holdfast.isolation")
 class Handed(msgspec.Struct, frozen=True):
     """Handover to a child: the lease that it takes over, and the label of its name."""
 
-    lease: Held
+    lease: HeldLease
     label: str
 
 

@@ -35,7 +35,7 @@ class SystemClock:
     """The clock of this host."""
 
     def __init__(self) -> None:
-        self._boot = _boot_id()
+        self._boot = _read_boot_id()
         self._test_file = os.environ.get(TEST_CLOCK_FILE)
 
     def wall_us(self) -> int:
@@ -59,7 +59,7 @@ def _read_shift(file: Path) -> int:
 _TICKING = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-def _boot_id() -> str:
+def _read_boot_id() -> str:
     """The kernel's boot id; on a system without one, the minute at which this boot began."""
     if _BOOT_ID.exists():
         return _BOOT_ID.read_text().strip()

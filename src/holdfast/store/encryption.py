@@ -75,33 +75,35 @@ class EncryptingTransaction:
 
     async def rows(self, statement: str, /, **values: Value) -> Sequence[Row]:
         return self._outer.decrypt_rows(
-            statement, values, await self._inner.rows(statement, **await self._sealed(statement, values))
+            statement,
+            values,
+            await self._inner.rows(statement, **await self._encrypt_values(statement, values)),
         )
 
     async def row(self, statement: str, /, **values: Value) -> Row | None:
-        row = await self._inner.row(statement, **await self._sealed(statement, values))
+        row = await self._inner.row(statement, **await self._encrypt_values(statement, values))
         return None if row is None else self._outer.decrypt_rows(statement, values, [row])[0]
 
     async def run(self, statement: str, /, **values: Value) -> None:
-        await self._inner.run(statement, **await self._sealed(statement, values))
+        await self._inner.run(statement, **await self._encrypt_values(statement, values))
 
     async def rows_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> Sequence[Row]:
         return await self._inner.rows_each(
-            statement, [await self._sealed(statement, each) for each in values]
+            statement, [await self._encrypt_values(statement, each) for each in values]
         )
 
     async def change_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> int:
         return await self._inner.change_each(
-            statement, [await self._sealed(statement, each) for each in values]
+            statement, [await self._encrypt_values(statement, each) for each in values]
         )
 
     def hint(self, topic: str) -> None:
         self._inner.hint(topic)
 
-    async def _sealed(self, statement: str, values: dict[str, Value]) -> dict[str, Value]:
-        for job_id in self._outer.strangers(statement, values):
+    async def _encrypt_values(self, statement: str, values: dict[str, Value]) -> dict[str, Value]:
+        for job_id in self._outer.find_unknown_jobs(statement, values):
             row = await self._inner.row("get_head", job_id=job_id)
-            self._outer.learn(job_id, DEFAULT_NAMESPACE if row is None else row[1])
+            self._outer.cache_namespace(job_id, DEFAULT_NAMESPACE if row is None else row[1])
         return self._outer.encrypt_values(statement, values)
 
 
@@ -124,57 +126,63 @@ class EncryptingExecutor:
         return self._inner.batches
 
     async def write(self, work: Work[T], *, gathered: bool = False) -> T:
-        return await self._inner.write(self._over(work), gathered=gathered)
+        return await self._inner.write(self._wrap_work(work), gathered=gathered)
 
     def write_now(self, work: Work[T]) -> T | None:
-        return self._inner.write_now(self._over(work))
+        return self._inner.write_now(self._wrap_work(work))
 
     async def write_each(self, works: Sequence[Work[T]]) -> list[Any]:
-        return await self._inner.write_each([self._over(work) for work in works])
+        return await self._inner.write_each([self._wrap_work(work) for work in works])
 
     async def read(self, work: Work[T], *, snapshot: bool = False, brief: bool = False) -> T:
-        return await self._inner.read(self._over(work), snapshot=snapshot, brief=brief)
+        return await self._inner.read(self._wrap_work(work), snapshot=snapshot, brief=brief)
 
-    async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:
-        unknown = self.strangers(statement, values)
+    async def run_statement(self, statement: str, /, **values: Value) -> Sequence[Row]:
+        unknown = self.find_unknown_jobs(statement, values)
         if unknown:
 
             async def look(tx: Transaction) -> None:
                 for job_id in unknown:
                     row = await tx.row("get_head", job_id=job_id)
-                    self.learn(job_id, DEFAULT_NAMESPACE if row is None else row[1])
+                    self.cache_namespace(job_id, DEFAULT_NAMESPACE if row is None else row[1])
 
             await self._inner.read(look, brief=True)
         return self.decrypt_rows(
-            statement, values, await self._inner.once(statement, **self.encrypt_values(statement, values))
+            statement,
+            values,
+            await self._inner.run_statement(statement, **self.encrypt_values(statement, values)),
         )
 
-    def spread(self, topics: Iterable[str]) -> None:
-        self._inner.spread(topics)
+    def send_wakeups(self, topics: Iterable[str]) -> None:
+        self._inner.send_wakeups(topics)
 
-    def _over(self, work: Work[T]) -> Work[T]:
-        async def sealed(tx: Transaction) -> T:
+    def _wrap_work(self, work: Work[T]) -> Work[T]:
+        async def run_encrypted(tx: Transaction) -> T:
             return await work(EncryptingTransaction(tx, self))
 
-        return sealed
+        return run_encrypted
 
     # ── namespaces of jobs ────────────────────────────────────────────────────────────────────────
 
-    def learn(self, job_id: str, namespace: str) -> None:
+    def cache_namespace(self, job_id: str, namespace: str) -> None:
         if len(self._namespaces) >= _JOBS_MAX:
             self._namespaces.clear()
         self._namespaces[job_id] = namespace
 
-    def strangers(self, statement: str, values: dict[str, Any]) -> list[str]:
+    def find_unknown_jobs(self, statement: str, values: dict[str, Any]) -> list[str]:
         """Jobs whose namespace this statement needs for encryption and the executor does not know yet."""
         if not (PAYLOADS | COLUMNS) & values.keys():
             return []
-        for job_id, namespace in zip(_listed(values, "job_id"), _listed(values, "namespace"), strict=False):
-            self.learn(job_id, namespace)
+        for job_id, namespace in zip(
+            _get_values(values, "job_id"), _get_values(values, "namespace"), strict=False
+        ):
+            self.cache_namespace(job_id, namespace)
         if "namespace" in values or "each_namespace" in values:
             return []
         return [
-            job_id for job_id, _ in _places(statement, values) if job_id and job_id not in self._namespaces
+            job_id
+            for job_id, _ in _list_places(statement, values)
+            if job_id and job_id not in self._namespaces
         ]
 
     # ── encrypting and decrypting ─────────────────────────────────────────────────────────────────
@@ -185,25 +193,25 @@ class EncryptingExecutor:
         for name in PAYLOADS & values.keys():
             data = values[name]
             if isinstance(data, bytes) and data:
-                namespace = self._namespace(values, str(values.get("job_id") or ""))
-                changed[name] = self._codec.seal(namespace, _place(statement, name, values), data)
+                namespace = self._find_namespace(values, str(values.get("job_id") or ""))
+                changed[name] = self._codec.seal(namespace, _format_place(statement, name, values), data)
         for name in COLUMNS & values.keys():
-            changed[name] = self._column(statement, name, values)
+            changed[name] = self._encrypt_column(statement, name, values)
         return {**values, **changed} if changed else values
 
-    def _column(self, statement: str, name: str, values: dict[str, Any]) -> list[bytes | None]:
+    def _encrypt_column(self, statement: str, name: str, values: dict[str, Any]) -> list[bytes | None]:
         bodies: Any = values[name]
         if name == "node_bodys":
             nodes: Any = values["node_node_ids"]
             places = [("", f"put_node/{values['session_id']}/{node}#body") for node in nodes]
         else:
-            places = _places(statement, values)
+            places = _list_places(statement, values)
         return [
-            body if not body else self._codec.seal(self._namespace(values, job_id), place, body)
+            body if not body else self._codec.seal(self._find_namespace(values, job_id), place, body)
             for body, (job_id, place) in zip(bodies, places, strict=True)
         ]
 
-    def _namespace(self, values: dict[str, Any], job_id: str) -> str:
+    def _find_namespace(self, values: dict[str, Any], job_id: str) -> str:
         namespace = values.get("namespace")
         return namespace if isinstance(namespace, str) else self._namespaces.get(job_id, DEFAULT_NAMESPACE)
 
@@ -213,14 +221,16 @@ class EncryptingExecutor:
             return rows
         return [
             tuple(
-                self._codec.open(cell, _expected(statement, values, row)) if is_sealed(cell) else cell
+                self._codec.open(cell, _list_expected_places(statement, values, row))
+                if is_sealed(cell)
+                else cell
                 for cell in row
             )
             for row in rows
         ]
 
 
-def _place(statement: str, name: str, values: dict[str, Any]) -> str:
+def _format_place(statement: str, name: str, values: dict[str, Any]) -> str:
     if statement in _EVENT:
         return f"event/{values['job_id']}/{values['seq']}"
     if statement == "put_blob":
@@ -230,41 +240,41 @@ def _place(statement: str, name: str, values: dict[str, Any]) -> str:
     return f"{statement}/{'/'.join(parts)}#{name}"
 
 
-def _places(statement: str, values: dict[str, Any]) -> list[tuple[str, str]]:
+def _list_places(statement: str, values: dict[str, Any]) -> list[tuple[str, str]]:
     """The job and the place of each event that the statement writes."""
     if statement in _EVENT:
         return [(str(values["job_id"]), "")]
     match statement:
         case "append_events":
-            seqs = [seq + 1 for seq in _listed(values, "seen_seq")]
+            seqs = [seq + 1 for seq in _get_values(values, "seen_seq")]
         case "submit_jobs":
-            seqs = [1] * len(_listed(values, "job_id"))
+            seqs = [1] * len(_get_values(values, "job_id"))
         case "grant_leases":
             jobs: Any = values["job_ids"]
             heads: Any = values["head_seqs"]
             return [(job, f"event/{job}/{seq}") for job, seq in zip(jobs, heads, strict=True)]
         case "append_events_and_moves":
-            each = _listed(values, "job_id")
-            jobs = [each[nth - 1] for nth in _as_list(values["event_whose"])]
-            numbers = _as_list(values["event_seq"])
+            each = _get_values(values, "job_id")
+            jobs = [each[nth - 1] for nth in _to_list(values["event_whose"])]
+            numbers = _to_list(values["event_seq"])
             return [(job, f"event/{job}/{seq}") for job, seq in zip(jobs, numbers, strict=True)]
         case _ if "event_body" in values:
-            jobs, numbers = _as_list(values["event_job_id"]), _as_list(values["event_seq"])
+            jobs, numbers = _to_list(values["event_job_id"]), _to_list(values["event_seq"])
             return [(job, f"event/{job}/{seq}") for job, seq in zip(jobs, numbers, strict=True)]
         case _:
             job_id = values.get("job_id")
             return [(str(job_id), "")] if job_id else []
-    return [(job, f"event/{job}/{seq}") for job, seq in zip(_listed(values, "job_id"), seqs, strict=True)]
+    return [(job, f"event/{job}/{seq}") for job, seq in zip(_get_values(values, "job_id"), seqs, strict=True)]
 
 
-def _listed(values: dict[str, Any], name: str) -> list[Any]:
+def _get_values(values: dict[str, Any], name: str) -> list[Any]:
     """The values of one parameter: a single value, or a column, which may also be written as an array literal."""
     if f"each_{name}" in values:
-        return _as_list(values[f"each_{name}"])
+        return _to_list(values[f"each_{name}"])
     return [values[name]] if values.get(name) is not None else []
 
 
-def _as_list(column: Any) -> list[Any]:
+def _to_list(column: Any) -> list[Any]:
     if not isinstance(column, str):
         return list(column)
     if column.startswith('{"'):
@@ -272,7 +282,7 @@ def _as_list(column: Any) -> list[Any]:
     return [int(text) for text in column.strip("{}").split(",") if text not in {"", "NULL"}]
 
 
-def _expected(statement: str, values: dict[str, Any], row: Row) -> tuple[str, ...]:
+def _list_expected_places(statement: str, values: dict[str, Any], row: Row) -> tuple[str, ...]:
     """The places for which an event body or a blob may have been written; empty where another digest detects a swap."""
     match statement:
         case "load_journal" | "load_journal_ends":
@@ -291,7 +301,7 @@ def _expected(statement: str, values: dict[str, Any], row: Row) -> tuple[str, ..
 EVERY: Final = "*"
 
 
-class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PayloadKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One key of the key file."""
 
     id: str
@@ -300,20 +310,20 @@ class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    keys: tuple[Listed, ...]
+    keys: tuple[PayloadKey, ...]
 
 
 class Codec:
     """Encrypts payloads, and decrypts those whose key it has."""
 
-    def __init__(self, keys: Sequence[Listed]) -> None:
-        self._masters = {key.id: (key, _raw(key)) for key in keys}
+    def __init__(self, keys: Sequence[PayloadKey]) -> None:
+        self._masters = {key.id: (key, _decode_key(key)) for key in keys}
         if len(self._masters) != len(keys) or not keys:
             msg = "the file of payload keys is empty, or two keys have the same id"
             raise InvalidSetting(msg, hint="Add keys with: holdfast payload-key FILE")
         self._keys: dict[tuple[str, str], tuple[Any, bytes]] = {}
 
-    def around(self, executor: Executor) -> Executor:
+    def wrap_executor(self, executor: Executor) -> Executor:
         """The executor, with payloads encrypted when written and decrypted when read."""
         return EncryptingExecutor(executor, self)
 
@@ -325,8 +335,8 @@ class Codec:
         )
         if key_id is None:
             return data
-        cipher, nonce_key = self._key(key_id, namespace)
-        associated_data = _bound(namespace, key_id, place)
+        cipher, nonce_key = self._find_key(key_id, namespace)
+        associated_data = _encode_associated_data(namespace, key_id, place)
         nonce = hmac.digest(nonce_key, associated_data + hashlib.sha256(data).digest(), "sha256")[
             :NONCE_BYTES
         ]
@@ -346,19 +356,19 @@ class Codec:
         if places and place not in places:
             msg = f"an encrypted payload of {place!r} lies at {places[0]!r}"
             raise StoreCorrupt(msg)
-        cipher, _ = self._key(envelope.key_id, namespace)
+        cipher, _ = self._find_key(envelope.key_id, namespace)
         from cryptography.exceptions import InvalidTag
 
         try:
             payload: bytes = cipher.decrypt(
-                envelope.nonce, envelope.sealed, _bound(namespace, envelope.key_id, place)
+                envelope.nonce, envelope.sealed, _encode_associated_data(namespace, envelope.key_id, place)
             )
         except InvalidTag:
             msg = f"the encrypted payload at {place!r} was changed, or its key is another one of the same id"
             raise StoreCorrupt(msg) from None
         return payload
 
-    def _key(self, key_id: str, namespace: str) -> tuple[Any, bytes]:
+    def _find_key(self, key_id: str, namespace: str) -> tuple[Any, bytes]:
         pair = self._keys.get((key_id, namespace))
         if pair is None:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -371,11 +381,11 @@ class Codec:
         return pair
 
 
-def _bound(namespace: str, key_id: str, place: str) -> bytes:
+def _encode_associated_data(namespace: str, key_id: str, place: str) -> bytes:
     return f"{namespace}\0{key_id}\0{place}".encode("utf-8", "surrogatepass")
 
 
-def _raw(key: Listed) -> bytes:
+def _decode_key(key: PayloadKey) -> bytes:
     try:
         raw = base64.b64decode(key.key, validate=True)
     except ValueError:

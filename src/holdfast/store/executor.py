@@ -88,11 +88,11 @@ class Executor(Protocol):
         begun."""
         ...
 
-    async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:
+    async def run_statement(self, statement: str, /, **values: Value) -> Sequence[Row]:
         """Run one statement as a transaction of its own, without round trips for BEGIN and COMMIT; return its rows."""
         ...
 
-    def spread(self, topics: Iterable[str]) -> None:
+    def send_wakeups(self, topics: Iterable[str]) -> None:
         """Send wake-ups to the waiters of these topics. Call it after the write that they announce is durable."""
         ...
 

@@ -57,11 +57,11 @@ class _Port:
             return method
         name, around = f"{self._name}.{method_name}", self._around
 
-        async def intercepted(*args: Any, **options: Any) -> Any:
+        async def call_around(*args: Any, **options: Any) -> Any:
             return await around(name, method, args, options)
 
-        self.__dict__[method_name] = intercepted
-        return intercepted
+        self.__dict__[method_name] = call_around
+        return call_around
 
 
 class InterceptedStore:

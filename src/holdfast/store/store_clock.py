@@ -141,7 +141,7 @@ class HostStoreClock:
         self._offset_us = self._seen_at - tick
         self._is_kept = False
 
-    def is_unkept(self) -> bool:
+    def is_write_due(self) -> bool:
         """Whether the next commit has to write `row`."""
         return self.wall_us() - self._seen_at >= SEEN_US or not self._is_kept
 
@@ -151,7 +151,7 @@ class HostStoreClock:
         return {"this_boot": self._boot, "offset_us": self._offset_us, "seen_at": self._seen_at}
 
     async def sync(self) -> None:
-        if self.keep is not None and self.is_unkept():
+        if self.keep is not None and self.is_write_due():
             await self.keep()
         shift_us, before = self._clock.wall_us() - self.wall_us(), self._shift_us
         if before is not None and abs(shift_us - before) <= TOLERANCE_US:
@@ -161,7 +161,7 @@ class HostStoreClock:
             warn_of_step(shift_us - before, "this host's")
 
 
-class Look(msgspec.Struct, frozen=True):
+class ClockReading(msgspec.Struct, frozen=True):
     """One reading of the server's clock, and the ticks of this host before and after it."""
 
     server_us: int
@@ -237,7 +237,7 @@ class ServerStoreClock:
             return None
         return self.wall_us()
 
-    def judge(self, look: Look) -> int | None:
+    def judge(self, look: ClockReading) -> int | None:
         """Predict store time from this look on, and return None; or return the `step_us` that is to be recorded first,
         by compare-and-set on the look's epoch. Then look again."""
         with self._judging:
@@ -249,7 +249,7 @@ class ServerStoreClock:
                 if found < floor - TOLERANCE_US:  # the clock was set back meanwhile
                     return look.server_us - floor
                 self._known_since = look.answered_tick
-                self._start_from(look)
+                self._set_base(look)
                 return None
             earliest = base.store_us + look.asked_tick - base.tick_us
             latest = base.store_us + look.answered_tick - base.tick_us
@@ -257,7 +257,7 @@ class ServerStoreClock:
             tolerance_us = TOLERANCE_US + (look.answered_tick - base.tick_us) * DRIFT_PPM // 1_000_000
             if abs(beyond_us) <= tolerance_us:
                 if latest - earliest <= TOLERANCE_US or look.epoch != base.epoch:
-                    self._start_from(look)
+                    self._set_base(look)
                 self._looked_at = look.answered_tick
                 return None
             is_new = look.answered_tick - self._known_since < SETTLED_US
@@ -265,11 +265,11 @@ class ServerStoreClock:
             stood_still = beyond_us > 0 and look.seen_at > latest + tolerance_us
             if is_corrected or stood_still:
                 self._known_since = look.answered_tick
-                self._start_from(look)
+                self._set_base(look)
                 return None
             return look.server_us - (earliest + latest) // 2
 
-    def _start_from(self, look: Look) -> None:
+    def _set_base(self, look: ClockReading) -> None:
         self._looked_at = look.answered_tick
         self._base = _Base(
             look.server_us - look.step_us,

@@ -31,7 +31,7 @@ from holdfast.runtime.process import Process
 from holdfast.runtime.store_opener import open_store
 from holdfast.store.clock import SystemClock
 from holdfast.store.interceptor import Call, InterceptedStore
-from holdfast.testing.time_skipping import TimeSkippingClock, idle_for_us
+from holdfast.testing.time_skipping import TimeSkippingClock, find_idle_us
 from holdfast.worker.maintenance import Maintenance, Neighbours
 from holdfast.worker.worker import Worker
 
@@ -47,17 +47,17 @@ class AppEnvironment(Process):
         self._moved = moved
         self._queues = queues
         self._awaited = 0
-        clock.on_skip = self._look
+        clock.on_skip = self._wake_queues
         self._skipping = asyncio.get_running_loop().create_task(
             self._skip_time(), name="holdfast-time-skipping"
         )
 
     async def result(self, job_id: str) -> Any:
-        with self._waited_for():
+        with self._count_waiter():
             return await super().result(job_id)
 
     @contextmanager
-    def _waited_for(self) -> Iterator[None]:
+    def _count_waiter(self) -> Iterator[None]:
         self._awaited += 1
         self._moved.set()
         try:
@@ -69,11 +69,11 @@ class AppEnvironment(Process):
         while True:
             await self._moved.wait()
             self._moved.clear()
-            left_us = await idle_for_us(self.store, self.clock) if self._awaited else None
+            left_us = await find_idle_us(self.store, self.clock) if self._awaited else None
             if left_us is not None:
                 self.clock.advance_us(left_us)
 
-    def _look(self) -> None:
+    def _wake_queues(self) -> None:
         """Wake the queues: something may be due."""
         for queue in self._queues:
             self.store.wakeups.hint(f"queue:{queue}")
@@ -94,7 +94,7 @@ async def running(
     """
     loop = asyncio.get_running_loop()
     opening = loop.create_task(
-        _opened(app, store, TimeSkippingClock(SystemClock()) if clock is None else clock)
+        _open_environment(app, store, TimeSkippingClock(SystemClock()) if clock is None else clock)
     )
     before = app._processes.get(loop)  # noqa: SLF001 - replaces the application's own process
     app._processes[loop] = opening  # noqa: SLF001
@@ -110,7 +110,7 @@ async def running(
             app._processes[loop] = before  # noqa: SLF001
 
 
-async def _opened(app: App, address: str, clock: TimeSkippingClock) -> AppEnvironment:
+async def _open_environment(app: App, address: str, clock: TimeSkippingClock) -> AppEnvironment:
     moved = asyncio.Event()
 
     async def led(_name: str, call: Call, args: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -37,7 +37,7 @@ FORMAT: Final = "holdfast cassette 1"
 _DIGEST: Final = re.compile(rb'"([0-9a-f]{64})"')
 
 
-class Fact(msgspec.Struct, frozen=True):
+class CassetteEvent(msgspec.Struct, frozen=True):
     """An event in the file: its body as JSON, its place and its hash."""
 
     seq: int
@@ -56,13 +56,13 @@ class Cassette(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     agent: str
     namespace: str = DEFAULT_NAMESPACE
-    events: list[Fact]
+    events: list[CassetteEvent]
     blobs: dict[str, str] = {}
 
     @property
     def journal(self) -> list[SealedEvent]:
         """The recorded journal, with its hash chain."""
-        return [_sealed(event) for event in self.events]
+        return [_to_sealed_event(event) for event in self.events]
 
     @property
     def input(self) -> Any:
@@ -99,11 +99,11 @@ async def record(job: Job[Any] | str, path: str | Path, *, store: Store | None =
         job_id=job_id,
         agent=found.kind,
         namespace=found.namespace,
-        events=[_fact(event) for event in sealed],
-        blobs=await _blobs(source, sealed, found.namespace),
+        events=[_to_cassette_event(event) for event in sealed],
+        blobs=await _read_blobs(source, sealed, found.namespace),
     )
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_bytes(_written(cassette))
+    Path(path).write_bytes(_encode_cassette(cassette))
     return cassette
 
 
@@ -139,42 +139,45 @@ async def replay_cassette(app: AppRegistry, path: str | Path) -> Replayed:
         cassette.job_id, sealed, program, clock=SystemClock(), namespace=cassette.namespace
     )
     if replayed.difference is not None:
-        raise Drifted(_told(cassette, path, replayed), replayed.difference)
+        raise Drifted(_format_drift(cassette, path, replayed), replayed.difference)
     return replayed
 
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _told(cassette: Cassette, path: str | Path, replayed: Replayed) -> str:
+def _format_drift(cassette: Cassette, path: str | Path, replayed: Replayed) -> str:
     difference = replayed.difference
     assert difference is not None
     why, steps = difference.why, [("recorded", difference.recorded), ("now", difference.attempted)]
-    rows = [(name, _said(step)) for name, step in steps if step is not None]
+    rows = [(name, _format_step(step)) for name, step in steps if step is not None]
     if replayed.output_digest is not None and not rows:
         # Same steps, another result: show the two values instead of their digests.
         end = unseal(cassette.journal[-1])
         why = "it returns something else"
-        rows = [("recorded", _json(getattr(end, "output", None))), ("now", _json(replayed.output))]
+        rows = [
+            ("recorded", _format_json(getattr(end, "output", None))),
+            ("now", _format_json(replayed.output)),
+        ]
     head = f"{cassette.agent} no longer goes the way of {Path(path).name}: {why}"
     lines = [f"  {name:<8} {text}" for name, text in rows]
     return "\n".join([head, *lines, "  → If the change is meant, record the cassette again."])
 
 
-def _said(step: ReplayedStep) -> str:
+def _format_step(step: ReplayedStep) -> str:
     place = "" if step.seq is None else f"  (event {step.seq})"
-    args = "" if step.args is None else f"  {_json(step.args)}"
+    args = "" if step.args is None else f"  {_format_json(step.args)}"
     return f"{step.step_key}{args}{place}"
 
 
-def _json(value: Any) -> str:
+def _format_json(value: Any) -> str:
     return canonical.encode(value).decode()
 
 
 # ── the file ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _written(cassette: Cassette) -> bytes:
+def _encode_cassette(cassette: Cassette) -> bytes:
     document = msgspec.to_builtins(cassette)
     try:
         return json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
@@ -182,12 +185,14 @@ def _written(cassette: Cassette) -> bytes:
         return json.dumps(document, indent=2).encode() + b"\n"
 
 
-def _fact(sealed: SealedEvent) -> Fact:
+def _to_cassette_event(sealed: SealedEvent) -> CassetteEvent:
     body = canonical.decode_stored(sealed.body or b"null")
-    return Fact(sealed.seq, sealed.type, sealed.version, sealed.fence, sealed.at, body, sealed.hash.hex())
+    return CassetteEvent(
+        sealed.seq, sealed.type, sealed.version, sealed.fence, sealed.at, body, sealed.hash.hex()
+    )
 
 
-def _sealed(event: Fact) -> SealedEvent:
+def _to_sealed_event(event: CassetteEvent) -> SealedEvent:
     body = canonical.encode(event.body)
     return SealedEvent(
         event.seq,
@@ -201,7 +206,7 @@ def _sealed(event: Fact) -> SealedEvent:
     )
 
 
-async def _blobs(store: Store, sealed: list[SealedEvent], namespace: str) -> dict[str, str]:
+async def _read_blobs(store: Store, sealed: list[SealedEvent], namespace: str) -> dict[str, str]:
     """The blobs whose digests the events mention."""
     digests = {digest.decode() for event in sealed for digest in _DIGEST.findall(event.body or b"")}
     found = [digest for digest in sorted(digests) if await store.blobs.has(digest, namespace=namespace)]

@@ -27,7 +27,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Final
 
 from holdfast.engine.loop_sleep import rest
-from holdfast.testing.virtual_loop import Deadlock, NoSockets, SimLoop, VirtualSelector
+from holdfast.testing.virtual_loop import Deadlock, SimLoop, SocketlessSelector, VirtualSelector
 
 _PROCESS: Final[contextvars.ContextVar[SimulatedProcess | None]] = contextvars.ContextVar(
     "holdfast_process", default=None
@@ -73,17 +73,17 @@ class SimulatedProcess:
         until = self.loop.time() + seconds
         if self.thaws_at is None or until > self.thaws_at:
             self.thaws_at = until
-            self.loop.root.call_later(seconds, self._thaw, until)
+            self.loop.root.call_later(seconds, self._thaw_at, until)
 
-    def _thaw(self, until: float) -> None:
+    def _thaw_at(self, until: float) -> None:
         if self.thaws_at == until:
-            self.go_on()
+            self.thaw()
 
-    def go_on(self) -> None:
+    def thaw(self) -> None:
         """Thaw the process."""
         self.thaws_at = None
         handles, self._kept = self._kept, []
-        self.loop.bring_back(handles)
+        self.loop.requeue(handles)
 
     def holds_back(self, handle: asyncio.Handle) -> bool:
         """Whether this callback must not run now."""
@@ -175,10 +175,10 @@ class ProcessLoop(SimLoop):
         self.complaints: list[str] = []
         self.root = SimulatedProcess(self, "root")
         self.running = self.root
-        super().__init__(NoSockets() if selector is None else selector)
+        super().__init__(SocketlessSelector() if selector is None else selector)
         factory: Any = _TaskFactory(self)
         self.set_task_factory(factory)
-        self.set_exception_handler(lambda _loop, about: self._complain(about))
+        self.set_exception_handler(lambda _loop, about: self._record_complaint(about))
 
     def process(self, name: str) -> SimulatedProcess:
         return SimulatedProcess(self, name)
@@ -187,12 +187,12 @@ class ProcessLoop(SimLoop):
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
 
-    def bring_back(self, handles: list[asyncio.Handle]) -> None:
+    def requeue(self, handles: list[asyncio.Handle]) -> None:
         self._ready.extend(handles)
 
     # ── ownership ─────────────────────────────────────────────────────────────────────────────────
 
-    def _owner(self, context: contextvars.Context | None) -> SimulatedProcess:
+    def _find_owner(self, context: contextvars.Context | None) -> SimulatedProcess:
         process = _PROCESS.get() if context is None else context.get(_PROCESS)
         return process or self.running
 
@@ -200,7 +200,7 @@ class ProcessLoop(SimLoop):
         self, callback: Callable[..., object], args: Any, context: contextvars.Context | None
     ) -> _Handle:
         handle = _Handle(callback, args, self, context)
-        handle.process = self._owner(context)
+        handle.process = self._find_owner(context)
         if not (handle.process.dead or self._over):
             self._ready.append(handle)
         return handle
@@ -209,7 +209,7 @@ class ProcessLoop(SimLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> _Timer:
         timer = _Timer(when, callback, args, self, context)
-        timer.process = self._owner(context)
+        timer.process = self._find_owner(context)
         if not (timer.process.dead or self._over):
             heapq.heappush(self._scheduled, timer)
             timer._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001 - the loop's own bookkeeping
@@ -226,7 +226,7 @@ class ProcessLoop(SimLoop):
         **options: Any,
     ) -> asyncio.Task[Any]:
         """Make a task of the process that runs now, or of the one that the context names."""
-        owner = self._owner(context)
+        owner = self._find_owner(context)
         if context is None:
             context = contextvars.copy_context()
             context.run(_PROCESS.set, owner)
@@ -251,17 +251,17 @@ class ProcessLoop(SimLoop):
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
 
-    def _complain(self, about: dict[str, Any]) -> None:
+    def _record_complaint(self, about: dict[str, Any]) -> None:
         if not self._over:
             self.complaints.append(f"{about.get('message')}: {about.get('exception')!r}")
 
     def close(self) -> None:
         """Close the loop; the tasks of dead processes are closed silently."""
         if not self.is_closed():
-            self.run_until_complete(self._bury())
+            self.run_until_complete(self._close_tasks())
         super().close()
 
-    async def _bury(self) -> None:
+    async def _close_tasks(self) -> None:
         self._over = True
         for task in self._all_tasks:
             if task.done() or task is asyncio.current_task():

@@ -56,7 +56,7 @@ class TimeSkippingClock:
         self.on_skip()
 
 
-async def heads(store: Store) -> AsyncIterator[JobHead]:
+async def list_open_heads(store: Store) -> AsyncIterator[JobHead]:
     """The head of every job that has not ended."""
     cursor: str | None = None
     while True:
@@ -69,7 +69,7 @@ async def heads(store: Store) -> AsyncIterator[JobHead]:
             return
 
 
-async def idle_for_us(
+async def find_idle_us(
     store: Store, clock: Clock, gone: Callable[[str], bool] = lambda _worker: False
 ) -> int | None:
     """How long until the next job is due. None: a worker is running a job, a job is due now, or no job wakes by itself.
@@ -77,7 +77,7 @@ async def idle_for_us(
     `gone` says whether a worker is dead: its jobs count as due after the time of a lease.
     """
     left: list[int] = []
-    async for head in heads(store):
+    async for head in list_open_heads(store):
         match head.status:
             case Status.PENDING:
                 left.append(head.ready_at - clock.wall_us())

@@ -35,7 +35,7 @@ class VirtualSelector(selectors.SelectSelector):
         return ready
 
 
-class NoSockets(VirtualSelector):
+class SocketlessSelector(VirtualSelector):
     """For a loop without real I/O: it does not poll."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -46,7 +46,7 @@ class NoSockets(VirtualSelector):
 
 
 class SimLoop(asyncio.SelectorEventLoop):
-    """`selector` defines what waiting is; `NoSockets` is faster if there is no real I/O."""
+    """`selector` defines what waiting is; `SocketlessSelector` is faster if there is no real I/O."""
 
     def __init__(self, selector: VirtualSelector | None = None) -> None:
         self._virtual = VirtualSelector() if selector is None else selector

@@ -17,7 +17,7 @@ from holdfast.engine.telemetry import NOTHING, Telemetry, Timed
 from holdfast.errors import Unavailable
 from holdfast.model.append import Append
 from holdfast.model.crash_suspects import CLEARED, is_suspect
-from holdfast.store.ports.leases import ClaimAsk, Held
+from holdfast.store.ports.leases import ClaimRequest, HeldLease
 from holdfast.worker.worker import Worker
 
 log = logging.getLogger("holdfast.isolation")
@@ -55,7 +55,7 @@ class LoneWorker(Worker):
     """Worker of one job, which another worker hands over. Ends by itself."""
 
     def __init__(
-        self, config: RunnerConfig, name: str, new_token: Callable[[], str], handed: Held, **options: Any
+        self, config: RunnerConfig, name: str, new_token: Callable[[], str], handed: HeldLease, **options: Any
     ) -> None:
         """`options`: lease renewal, as for any worker."""
         super().__init__(config, name, new_token, concurrency=1, serving=True, **options)
@@ -69,8 +69,8 @@ class LoneWorker(Worker):
             if is_suspect(run.grant.takeovers):
                 run.wind_down(CLEARED)
 
-    def _make_ask(self, token: str, free: int) -> ClaimAsk:
-        return ClaimAsk(
+    def _make_ask(self, token: str, free: int) -> ClaimRequest:
+        return ClaimRequest(
             worker=self.name,
             token=token,
             queues=self._queues,

@@ -31,7 +31,7 @@ from holdfast.engine.runner_config import RunnerConfig
 from holdfast.errors import HoldfastError, InvalidSetting, NotFound, Unavailable
 from holdfast.model.crash_suspects import SUSPECT_AT
 from holdfast.model.lease import Grant, by_age
-from holdfast.store.ports.leases import WORKERS, ClaimAsk
+from holdfast.store.ports.leases import WORKERS, ClaimRequest
 from holdfast.worker.attempt_log import log_attempt
 from holdfast.worker.renewal_thread import RenewalThread
 from holdfast.worker.watchdog import Watchdog
@@ -276,9 +276,9 @@ class Worker:
             self._renewal_thread.look()  # at the other workers of this host
         return True
 
-    def _make_ask(self, token: str, free: int) -> ClaimAsk:
+    def _make_ask(self, token: str, free: int) -> ClaimRequest:
         has_room = not self._leaves_suspects and (self._isolation is None or self._isolation.has_room)
-        return ClaimAsk(
+        return ClaimRequest(
             worker=self.name,
             token=token,
             queues=self._queues,

@@ -15,7 +15,7 @@ from holdfast.errors import InvalidMove, KeyReused, NotFound, NotOver
 from holdfast.model.events import JobCreated
 from holdfast.model.states import Status
 from holdfast.model.streams import StreamLine, passage_of
-from holdfast.store.ports.streams import Said
+from holdfast.store.ports.streams import StreamAppend
 from holdfast.testing.conformance.harness import Backend
 from tests.api.client.job_states import CLIENTS, lives
 from tests.api.client.test_agents import CLERK, answered
@@ -66,7 +66,7 @@ async def test_what_a_job_says_is_heard_from_a_cursor_on(backend: Backend) -> No
             grant = run.grant
             for last, stream, words in ((2, "text", ["a", "b"]), (3, "out", ["c"]), (4, "out", [{"d": 4}])):
                 passage = passage_of(grant.fence, last, [StreamLine(stream, "0/slow#1", 1, 0, words)])
-                await one.store.streams.append([Said(run.held, passage)])
+                await one.store.streams.append([StreamAppend(run.held, passage)])
             await one.client.cancel(job_id)
             run.poke()
             async with asyncio.timeout(30):

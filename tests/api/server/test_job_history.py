@@ -11,7 +11,7 @@ from holdfast.model import canonical
 from holdfast.model.append import Extras
 from holdfast.model.events import LlmRequested, LlmResponded, StepFinished
 from holdfast.model.jobs import JobDraft
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.conformance.driver import Driver
 from holdfast.testing.conformance.harness import Backend
 from tests.api.server.api import Api, api
@@ -88,7 +88,7 @@ async def test_a_request_to_a_model_is_read_from_where_it_is_kept(backend: Backe
 async def conversation(web: Api) -> str:
     store = web.one.store
     await store.jobs.submit(JobDraft(kind="chat", job_id="chat-1"))
-    (grant,) = await store.leases.claim(ClaimAsk(worker="w", token="t", queues=("default",)))
+    (grant,) = await store.leases.claim(ClaimRequest(worker="w", token="t", queues=("default",)))
     driver = Driver(store, web.one.clock, grant)
     said = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
     said.append({"role": "user", "content": "<b>bye</b>"})
@@ -135,7 +135,7 @@ async def test_what_was_made_again_after_the_point_is_made_anew(backend: Backend
     async with api(backend) as web:
         store = web.one.store
         await store.jobs.submit(JobDraft(kind="k", job_id="twice"))
-        (grant,) = await store.leases.claim(ClaimAsk(worker="w", token="t", queues=("default",)))
+        (grant,) = await store.leases.claim(ClaimRequest(worker="w", token="t", queues=("default",)))
         driver = Driver(store, web.one.clock, grant)
         await driver.write(StepFinished("0/look#1", "d", result=1))
         before = driver.next_seq

@@ -307,14 +307,14 @@ async def test_a_backup_has_an_age(backend: Backend) -> None:
 async def test_many_ask_and_the_store_is_looked_at_once(backend: Backend) -> None:
     async with api(backend) as web:
         looks = 0
-        look = web.one.store.vitals.look
+        look = web.one.store.vitals.read
 
         async def counted() -> Any:
             nonlocal looks
             looks += 1
             return await look()
 
-        web.one.store.vitals.look = counted  # type: ignore[method-assign]
+        web.one.store.vitals.read = counted  # type: ignore[method-assign]
         answers: list[httpx2.Response] = await asyncio.gather(
             *(web.ask("GET", "/metrics") for _ in range(10))
         )

@@ -14,7 +14,7 @@ import pytest
 from holdfast.engine import streams
 from holdfast.model.streams import StreamLine, passage_of
 from holdfast.server.settings import Settings
-from holdfast.store.ports.streams import Said
+from holdfast.store.ports.streams import StreamAppend
 from holdfast.testing.conformance.driver import Driver
 from holdfast.testing.conformance.harness import Backend
 from tests.api.server.api import Api, api
@@ -33,7 +33,7 @@ class Speaker:
         line = StreamLine(stream, "0/talk#1", attempt, self._said, list(words))
         self._said += line.numbers
         passage = passage_of(self.driver.held.fence, self._said, [line])
-        assert await self.web.one.store.streams.append([Said(self.driver.held, passage)]) == [True]
+        assert await self.web.one.store.streams.append([StreamAppend(self.driver.held, passage)]) == [True]
 
     async def restart(self) -> None:
         await self.say(stream="", attempt=2)

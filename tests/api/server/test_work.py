@@ -10,7 +10,7 @@ import pytest
 from holdfast.engine.verify.verify import verify
 from holdfast.model.lease import TAKEOVERS_MAX, Grant
 from holdfast.model.time import DAY, MINUTE, SECOND, to_iso
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.conformance.harness import Backend
 from tests.api.server.api import Api, api
 
@@ -330,7 +330,7 @@ async def test_a_claim_waits_for_work(backend: Backend) -> None:
         await web.post("/api/agents/register", ANT)
         asked, claims = asyncio.Event(), web.one.store.leases.claim
 
-        async def watched(request: ClaimAsk) -> list[Grant]:
+        async def watched(request: ClaimRequest) -> list[Grant]:
             granted = await claims(request)
             asked.set()
             return granted

@@ -19,7 +19,7 @@ from holdfast.model.jobs import DEFAULT_QUEUE, JobDraft
 from holdfast.model.time import SECOND
 from holdfast.store.contract import Store
 from holdfast.store.memory.store import MemoryStore
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.virtual_loop import LoopClock, SimLoop
 from tests.engine.replay.stage import Program, Tape, World
 
@@ -62,7 +62,7 @@ class Stage:
         return self.run(go)
 
     async def drive(self, programs: dict[str, runner_config.Program]) -> str:
-        ask = ClaimAsk(worker="w", token="t", queues=(DEFAULT_QUEUE,), ttl_us=3600 * SECOND)
+        ask = ClaimRequest(worker="w", token="t", queues=(DEFAULT_QUEUE,), ttl_us=3600 * SECOND)
         (grant,) = await self.store.leases.claim(ask)
         return await JobRun(
             RunnerConfig(self.store, GroupCommit(self.store.journal), self.clock, programs), grant

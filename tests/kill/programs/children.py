@@ -18,7 +18,7 @@ from holdfast.engine.telemetry import SILENT
 from holdfast.model.crash_suspects import STORE_AWAY, lone_label
 from holdfast.runtime.isolation import ChildProcesses
 from holdfast.store.contract import Store
-from holdfast.store.ports.leases import Held
+from holdfast.store.ports.leases import HeldLease
 from holdfast.worker.isolation import LoneWorker
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Child:
     """One child process, as its parent sees it: what `asyncio.subprocess.Process` offers, as far as it is used."""
 
-    def __init__(self, stage: Stage, parent: Life, handed: Held) -> None:
+    def __init__(self, stage: Stage, parent: Life, handed: HeldLease) -> None:
         stage.pids += 1
         self.pid = stage.pids
         self.name = lone_label(parent.process.name, self.pid)

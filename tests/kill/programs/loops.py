@@ -62,7 +62,7 @@ class StageLoop(ProcessLoop):
 
     def process_here(self) -> SimulatedProcess:
         """The process whose code runs."""
-        return self._owner(None)
+        return self._find_owner(None)
 
     def _call_later_here(self, seconds: float, callback: Callable[[], None]) -> None:
         """A thread belongs to the process that starts it."""
@@ -91,7 +91,7 @@ class StageLoop(ProcessLoop):
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         handle = _Handle(callback, args, self, context)
-        handle.process = process = self._owner(context)
+        handle.process = process = self._find_owner(context)
         if not (process.dead or self._over):
             self._queue.append(handle)
         return handle
@@ -99,7 +99,7 @@ class StageLoop(ProcessLoop):
     def _call_soon(self, callback: Any, args: Any, context: contextvars.Context | None) -> _Handle:
         return self.call_soon(callback, *args, context=context)  # type: ignore[return-value]
 
-    def bring_back(self, handles: list[asyncio.Handle]) -> None:
+    def requeue(self, handles: list[asyncio.Handle]) -> None:
         self._queue.extend(handles)
 
     def _run_once(self) -> None:

@@ -24,7 +24,7 @@ from holdfast.store.postgres.open import open_postgres
 from holdfast.store.sqlite.open import open_sqlite
 from holdfast.store.tables.store import SqlStore
 from holdfast.testing.simulated_process import SimulatedProcess
-from holdfast.testing.virtual_loop import NoSockets, VirtualSelector
+from holdfast.testing.virtual_loop import SocketlessSelector, VirtualSelector
 
 SPINS_MAX = 200
 SPIN_S = 0.01
@@ -118,7 +118,7 @@ def spin_for(spins: int) -> float:
     return SPIN_S if spins <= LONG_SPINS else min(SPIN_S * (spins - LONG_SPINS), LONG_SPIN_S)
 
 
-class SpinningSelector(NoSockets):
+class SpinningSelector(SocketlessSelector):
     """Virtual time that also passes, slowly, while code only spins."""
 
     def __init__(self) -> None:

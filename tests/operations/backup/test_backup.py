@@ -28,10 +28,10 @@ from holdfast.model.session import TurnCommit
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import MINUTE
 from holdfast.store.backup.files import Backup
-from holdfast.store.backup.stage import Restored
+from holdfast.store.backup.stage import RestoreResult
 from holdfast.store.backup.transfer import back_up, restore
 from holdfast.store.contract import Store
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.store.sqlite.open import open_sqlite
 from holdfast.store.tables.store import SqlStore
 from holdfast.testing.conformance.driver import Driver, step
@@ -45,7 +45,7 @@ async def saved(backend: AnyBackend, store: Store, target: Path) -> Backup:
     return await back_up(store, target, clock=backend.clock, ids=SequentialIds(77))
 
 
-async def restored(backend: AnyBackend, store: Store, source: Path) -> Restored:
+async def restored(backend: AnyBackend, store: Store, source: Path) -> RestoreResult:
     return await restore(store, source, clock=backend.clock, ids=SequentialIds(78))
 
 
@@ -106,7 +106,7 @@ async def test_a_restore_fences_every_older_worker(backend: AnyBackend, tmp_path
     with pytest.raises(NotFound):
         await store.jobs.get(after_backup.job_id)
     assert not await store.leases.claim(
-        ClaimAsk(worker="w2", token="t9", queues=("default", "chats"), limit=9)
+        ClaimRequest(worker="w2", token="t9", queues=("default", "chats"), limit=9)
     )
     report = await verify(store)
     assert report.clean, report.violations
@@ -172,7 +172,7 @@ async def test_unfinished_jobs_wait_for_a_person_and_go_on(backend: AnyBackend, 
     signal = MailDraft(job_id="job-open", kind=MailKind.SIGNAL, operation_id="s")
     assert not (await store.post.send(signal)).woke
     assert (await store.post.send(MailDraft(job_id="job-open", kind=MailKind.RESUME, operation_id="r"))).woke
-    (grant,) = await store.leases.claim(ClaimAsk(worker="w2", token="t9", queues=("default",), limit=9))
+    (grant,) = await store.leases.claim(ClaimRequest(worker="w2", token="t9", queues=("default",), limit=9))
     assert epoch_of(grant.fence) == 2
     await Driver(store, backend.clock, grant).write(JobCompleted(), move=Move(status=Status.COMPLETED))
     assert (await verify(store)).clean

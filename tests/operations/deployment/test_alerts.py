@@ -14,7 +14,7 @@ from holdfast.server.metrics.meter import Metrics
 from holdfast.server.metrics.table import METRICS, Metric
 from tests.operations.deployment.commands import lines_of, refusal
 from tests.support.project import ROOT
-from tools.check_docs import headings
+from tools.check_docs import list_headings
 
 ALERTS = ROOT / "deploy" / "alerts.yml"
 RUNBOOK = ROOT / "docs" / "operating" / "runbook.md"
@@ -96,7 +96,7 @@ def test_names_of_rules_are_their_own() -> None:
 def test_a_rule_leads_to_its_page(rule: dict[str, Any]) -> None:
     page, _, anchor = rule["annotations"]["runbook"].partition("#")
     assert ROOT / page == RUNBOOK
-    assert anchor in headings(RUNBOOK), f"the runbook has no section {anchor}"
+    assert anchor in list_headings(RUNBOOK), f"the runbook has no section {anchor}"
     assert rule["annotations"]["summary"].endswith(".")
 
 

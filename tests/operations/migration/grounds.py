@@ -23,8 +23,8 @@ from holdfast.store.postgres.connections import Connections
 from holdfast.store.postgres.open import open_postgres
 from holdfast.store.postgres.schema import LOCK, PostgresSchema
 from holdfast.store.sql.dialect import POSTGRES, SQLITE, Dialect, render
-from holdfast.store.sql.migrate import Applied
-from holdfast.store.sqlite.connection import adopt, connect, make_durable
+from holdfast.store.sql.migrate import AppliedMigration
+from holdfast.store.sqlite.connection import check_file_is_ours, connect, make_durable
 from holdfast.store.sqlite.filesystem import make_private
 from holdfast.store.sqlite.open import open_sqlite
 from holdfast.store.sqlite.schema import SqliteSchema
@@ -42,7 +42,7 @@ CLOCK: Final = SystemClock()
 class Seen:
     """The record of migrations, and the schema that is there: the two must never disagree."""
 
-    applied: tuple[Applied, ...] = ()
+    applied: tuple[AppliedMigration, ...] = ()
     tables: Tables = field(default_factory=Tables)
 
 
@@ -93,7 +93,7 @@ class SqliteGround:
         make_private(self.path)
         connection, turnstile = connect(self.path, vfs=vfs), WriteLock(self.path)
         try:
-            adopt(connection, self.path)
+            check_file_is_ours(connection, self.path)
             make_durable(connection)
             yield SqliteSchema(connection, turnstile, clock, self.path)
         finally:
@@ -119,7 +119,7 @@ class SqliteGround:
             tables = read_sqlite(connection)
             recorded = "schema_migrations" in tables.names
             rows: list[Any] = connection.execute(_RECORD).fetchall() if recorded else []
-            return Seen(tuple(Applied(*row) for row in rows), tables)
+            return Seen(tuple(AppliedMigration(*row) for row in rows), tables)
         finally:
             connection.close()
 
@@ -178,7 +178,7 @@ class PostgresGround:
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
             tables = await read_postgres(connection, self.name)
             rows = await connection.fetch(_RECORD) if "schema_migrations" in tables.names else []
-            return Seen(tuple(Applied(*row) for row in rows), tables)
+            return Seen(tuple(AppliedMigration(*row) for row in rows), tables)
 
     async def ask(self, statement: str) -> list[tuple[Any, ...]]:
         async with self.connection() as connection:

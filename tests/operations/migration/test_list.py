@@ -18,8 +18,8 @@ from holdfast.store.sql.migrate import (
 )
 from tests.operations.migration.grounds import BOTH, Ground, Seen
 from tests.operations.migration.next_migrations import all_migrations
-from tools.make_schema_snapshot import changes
-from tools.schema import text
+from tools.make_schema_snapshot import diff_snapshot
+from tools.schema import format_schema
 
 FOLDER = resources.files(module.__package__ or "") / "migrations"
 
@@ -70,5 +70,5 @@ async def test_the_second_run_does_nothing(ground: Ground, stages: list[Seen]) -
 @pytest.mark.parametrize("ground", BOTH, indirect=True)
 def test_from_zero_the_schema_is_the_snapshot(ground: Ground, stages: list[Seen]) -> None:
     """Goal: a change of the schema is seen in a review. Method: compare with the file that is checked in."""
-    differences = changes(ground.store, text(stages[SCHEMA_VERSION].tables))
+    differences = diff_snapshot(ground.store, format_schema(stages[SCHEMA_VERSION].tables))
     assert not differences, "\n".join([*differences, "", "meant? then: python -m tools.make_schema_snapshot"])

@@ -12,7 +12,7 @@ import pytest
 from holdfast.store.postgres import open as opening
 from holdfast.store.postgres.schema import LOCK
 from holdfast.store.sql.migrate import migrate
-from holdfast.store.sqlite.connection import adopt, connect
+from holdfast.store.sqlite.connection import check_file_is_ours, connect
 from holdfast.store.sqlite.filesystem import make_private
 from tests.operations.migration.grounds import (
     BOTH,
@@ -89,7 +89,7 @@ async def test_a_file_that_becomes_ours_while_we_look_is_ours(tmp_path: Path) ->
 
         connection.set_exec_trace(look)
         try:
-            adopt(connection, ground.path)
+            check_file_is_ours(connection, ground.path)
         finally:
             connection.close()
         assert seen >= moment, "there is no such statement any more"

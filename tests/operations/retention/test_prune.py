@@ -24,7 +24,7 @@ from holdfast.model.retention import ERASABLE, How, RetentionPolicy
 from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Status
 from holdfast.model.time import DAY, HOUR
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.conformance.driver import Driver
 from holdfast.testing.conformance.harness import Backend
 from tests.engine.shop import Shop, opened
@@ -240,7 +240,7 @@ async def test_messages_to_a_model_are_kept_with_their_request(backend: Backend)
     async with opened(backend) as shop:
         message = await shop.store.blobs.put(b"hello" * 100)
         await shop.store.jobs.submit(JobDraft(kind="chat"))
-        ask = ClaimAsk(worker="w", token="t", queues=("default",))
+        ask = ClaimRequest(worker="w", token="t", queues=("default",))
         (grant,) = await shop.store.leases.claim(ask)
         driver = Driver(shop.store, backend.clock, grant)
         await driver.write(LlmRequested("m", "x", messages=(message,)), LlmResponded("m", "hi"))

@@ -169,7 +169,7 @@ class Town:
             if host.is_down:
                 host.boot()
             elif host.process.thaws_at is not None:
-                host.process.go_on()
+                host.process.thaw()
 
     def is_gone(self, worker: str) -> bool:
         """Whether it can be proven that this process is dead."""

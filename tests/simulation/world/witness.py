@@ -24,7 +24,7 @@ from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.contract import Store
 from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.store.ports.journal import Ruling
-from holdfast.store.ports.leases import Beat, ClaimAsk, Held
+from holdfast.store.ports.leases import BeatResult, ClaimRequest, HeldLease
 from holdfast.testing.virtual_loop import SimLoop
 
 
@@ -232,10 +232,10 @@ class Witness:
         if beat is None:
             self._leased.pop(worker, None)
 
-    def _leases_start(self, lease: WorkerLease, _beat: Beat) -> None:
+    def _leases_start(self, lease: WorkerLease, _beat: BeatResult) -> None:
         self._beaten(lease)
 
-    def _leases_beat(self, lease: WorkerLease, beat: Beat) -> None:
+    def _leases_beat(self, lease: WorkerLease, beat: BeatResult) -> None:
         if beat.mine == lease:
             self._beaten(lease)
 
@@ -250,7 +250,7 @@ class Witness:
         current, until = self._leased.get(worker, ("", 0.0))
         return current == incarnation and self._loop.clock_time() < until
 
-    def _leases_claim(self, ask: ClaimAsk, grants: list[Grant]) -> None:
+    def _leases_claim(self, ask: ClaimRequest, grants: list[Grant]) -> None:
         for grant in grants:
             place = (grant.job_id, grant.fence)
             before = self.grants.setdefault(place, ask.worker)
@@ -265,7 +265,7 @@ class Witness:
             self._held[place] = None
             self._fence[grant.job_id] = grant.fence
 
-    def _leases_renew(self, args: tuple[list[Held], int], kept: set[str]) -> None:
+    def _leases_renew(self, args: tuple[list[HeldLease], int], kept: set[str]) -> None:
         held, ttl_us = args
         for one in held:
             if one.job_id not in kept:

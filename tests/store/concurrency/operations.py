@@ -26,7 +26,7 @@ from holdfast.model.states import MailKind, Status
 from holdfast.model.time import MINUTE
 from holdfast.store.contract import Store
 from holdfast.store.ports.journal import Ruling
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.conformance.drafts import LARGE, call_row, intent_of, message, node
 from holdfast.testing.conformance.driver import Driver, step
 from tests.store.concurrency.stores import check_journal, driving, fresh
@@ -159,7 +159,7 @@ async def hold(store: Store) -> Trial:
 async def claim(store: Store) -> Trial:
     queue = fresh("queue")
     jobs = await store.jobs.submit_many([JobDraft(kind="work", queue=queue) for _ in range(5)])
-    ask = ClaimAsk(worker="worker", token=fresh("token"), queues=(queue,), limit=2)
+    ask = ClaimRequest(worker="worker", token=fresh("token"), queues=(queue,), limit=2)
 
     async def check(answer: list[Any]) -> None:
         heads = [await store.jobs.head(job.job_id) for job in jobs]

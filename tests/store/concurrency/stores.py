@@ -26,7 +26,7 @@ from holdfast.model.jobs import JobDraft
 from holdfast.model.lease import LEASE_TTL_US
 from holdfast.store.clock import SystemClock
 from holdfast.store.contract import Store
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.store.sqlite.executor import SqliteExecutor
 from holdfast.store.tables.store import SqlStore
 from holdfast.testing.conformance.driver import Driver
@@ -113,7 +113,7 @@ async def taken(
     store: Store, queue: str, *, limit: int = 1, ttl_us: int = LEASE_TTL_US, worker: str = "worker"
 ) -> list[Driver]:
     """The holds that one claim gives."""
-    ask = ClaimAsk(worker=worker, token=fresh(worker), queues=(queue,), limit=limit, ttl_us=ttl_us)
+    ask = ClaimRequest(worker=worker, token=fresh(worker), queues=(queue,), limit=limit, ttl_us=ttl_us)
     return [Driver(store, CLOCK, grant) for grant in await store.leases.claim(ask)]
 
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast.model.jobs import JobDraft
 from holdfast.model.lease import Grant
 from holdfast.store.contract import Store
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from tests.store.concurrency.stores import BOTH, PATIENCE_S, Place, check_journal, crew, fresh, opened
 
 HANDLES = 4
@@ -34,7 +34,7 @@ async def test_every_job_is_granted_once(place: Place, jobs: int) -> None:
 
         async def claim(store: Store) -> None:
             while len(granted) < jobs:
-                ask = ClaimAsk(
+                ask = ClaimRequest(
                     worker=name,
                     token=fresh(name),
                     queues=(queue,),
@@ -72,7 +72,7 @@ async def test_a_lost_lease_is_taken_over_once(place: Place) -> None:
 
         async def claim(store: Store) -> None:
             for _ in range(rounds):
-                ask = ClaimAsk(worker="w", token=fresh("w"), queues=(queue,), ttl_us=0)
+                ask = ClaimRequest(worker="w", token=fresh("w"), queues=(queue,), ttl_us=0)
                 grants.extend(await store.leases.claim(ask))
 
         await asyncio.gather(*(hand.do(claim) for hand in hands))

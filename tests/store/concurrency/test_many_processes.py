@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from holdfast.model.jobs import JobFilter
-from holdfast.store.sqlite.connection import adopt, connect, make_durable, settings
+from holdfast.store.sqlite.connection import check_file_is_ours, connect, make_durable, read_settings
 from tests.store.concurrency.processes import Child
 from tests.store.concurrency.stores import Place, check_journal, opened
 
@@ -59,10 +59,10 @@ def test_a_new_file_is_made_while_somebody_else_makes_it(folder: Path) -> None:
             return True
 
         maker.set_busy_handler(let_go)
-        assert adopt(maker, path)
+        assert check_file_is_ours(maker, path)
         make_durable(maker)
         assert waited == [0]
-        assert settings(maker)["journal_mode"] == "wal"
+        assert read_settings(maker)["journal_mode"] == "wal"
     finally:
         maker.close()
         other.close()

@@ -26,7 +26,7 @@ from holdfast.model.jobs import JobDraft, JobFilter, Submitted
 from holdfast.store.contract import Store
 from holdfast.store.sqlite import executor
 from holdfast.store.sqlite.lock_holders import continue_stopped_writers
-from holdfast.store.sqlite.unit_of_work import Unit
+from holdfast.store.sqlite.unit_of_work import UnitOfWork
 from holdfast.store.sqlite.write_lock import WriteLock
 from tests.store.concurrency.children import in_line, is_free
 from tests.store.concurrency.processes import child
@@ -343,7 +343,7 @@ async def test_the_writer_thread_holds_its_turn_to_the_end(
             leave()
             left.set()
 
-        def committing(batch: Sequence[Unit[Any]]) -> None:
+        def committing(batch: Sequence[UnitOfWork[Any]]) -> None:
             if more:
                 left.wait(SHORT_S)
             outside.append(is_free(place))

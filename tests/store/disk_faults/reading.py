@@ -13,7 +13,7 @@ from holdfast.model.inbox import Boundary
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.limits import INSTANT_US_MAX
 from holdfast.model.time import MINUTE
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.store.tables.store import SqlStore
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Reader:
         store = self._store
         await self.ask(store.jobs.submit(JobDraft(kind="new")))
         queues = ("default", "one", "many", "tools", "children", "answers")
-        await self.ask(store.leases.claim(ClaimAsk(worker="w", token="new", queues=queues, limit=50)))
+        await self.ask(store.leases.claim(ClaimRequest(worker="w", token="new", queues=queues, limit=50)))
         await self.ask(
             store.inbox.claim("talk", "w", Boundary.IDLE, ttl_us=MINUTE, max_batches=3, token="new")
         )

@@ -18,7 +18,7 @@ from holdfast.model.session import SessionNode, TurnCommit, stamp_commit
 from holdfast.model.states import MailKind
 from holdfast.model.time import MINUTE
 from holdfast.store.clock import VirtualClock
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.store.sqlite.executor import SqliteExecutor
 from holdfast.store.sqlite.open import open_sqlite
 from holdfast.store.tables.store import SqlStore
@@ -69,7 +69,7 @@ class Workload:
         await self._store.jobs.submit(draft)
 
     async def _claim_job(self) -> None:
-        ask = ClaimAsk(worker="w", token="t-1", queues=("default",))
+        ask = ClaimRequest(worker="w", token="t-1", queues=("default",))
         (grant,) = await self._store.leases.claim(ask)
         self._driver = Driver(self._store, VirtualClock(), grant)
 

@@ -29,7 +29,7 @@ from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import MINUTE
 from holdfast.store.clock import VirtualClock
 from holdfast.store.ports.attachments import AttachmentIntent
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.store.sqlite.executor import SqliteExecutor
 from holdfast.store.sqlite.open import open_sqlite
 from holdfast.store.tables.store import SqlStore
@@ -129,7 +129,7 @@ class Scenario:
         return submitted.job_id
 
     async def claim(self, queue: str, limit: int = 1) -> list[Driver]:
-        ask = ClaimAsk(worker="w", token=f"token {len(self.acks)}", queues=(queue,), limit=limit)
+        ask = ClaimRequest(worker="w", token=f"token {len(self.acks)}", queues=(queue,), limit=limit)
         grants = await self._store.leases.claim(ask)
         assert len(grants) == limit
         facts: list[Fact] = [(EVENT, (grant.job_id, grant.head_seq, grant.head_hash)) for grant in grants]

@@ -26,7 +26,7 @@ from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import SECOND
 from holdfast.store.ports.journal import Ruling
-from holdfast.store.ports.leases import ClaimAsk, Held
+from holdfast.store.ports.leases import ClaimRequest, HeldLease
 from tests.store.property.three_stores import Refused
 from tests.store.property.world import (
     BODIES,
@@ -201,7 +201,7 @@ class JobRules(World):
     ) -> None:
         token = data.draw(st.sampled_from([self.fresh("token")] * 18 + self.tokens[:-9:-1] + [ODD_NAME, ""]))
         handed = data.draw(st.sampled_from([None] * 9 + [_held(self.holders[-1]) if self.holders else None]))
-        ask = ClaimAsk(
+        ask = ClaimRequest(
             worker=worker,
             token=token,
             queues=queues,
@@ -215,9 +215,9 @@ class JobRules(World):
         self.claimed(ask)
 
     def claim_all(self, worker: str) -> None:
-        self.claimed(ClaimAsk(worker=worker, token=self.fresh("token"), queues=QUEUES, limit=100))
+        self.claimed(ClaimRequest(worker=worker, token=self.fresh("token"), queues=QUEUES, limit=100))
 
-    def claimed(self, ask: ClaimAsk) -> None:
+    def claimed(self, ask: ClaimRequest) -> None:
         self.tokens.append(ask.token)
         for grant in self.told("leases.claim", ask) or []:
             self.touched_jobs.add(grant.job_id)
@@ -245,7 +245,7 @@ class JobRules(World):
             self.ask("leases.expire", worker)
             return
         chosen = data.draw(st.lists(newest(self.holders), min_size=1, max_size=3))
-        held = [Held(h.job_id, h.fence, h.lease_token) for h in chosen]
+        held = [HeldLease(h.job_id, h.fence, h.lease_token) for h in chosen]
         self.touched_jobs.update(lease.job_id for lease in held)
         self.ask("leases.renew", held, ttl_us)
 
@@ -483,8 +483,8 @@ class JobRules(World):
         return any(record.job_id == job_id for record in jobs)
 
 
-def _held(holder: Holder) -> Held:
-    return Held(holder.job_id, holder.fence, holder.lease_token)
+def _held(holder: Holder) -> HeldLease:
+    return HeldLease(holder.job_id, holder.fence, holder.lease_token)
 
 
 def _holder(grant: Grant) -> Holder:

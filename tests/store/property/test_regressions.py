@@ -74,7 +74,7 @@ async def the_line_moves_up_before_a_last_child_joins_it(bench: Bench) -> None:
 
 
 async def a_move_must_fit_a_head(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     for move in (
         Move(status=Status.RUNNING),
         Move(status=Status.WAITING),
@@ -94,14 +94,14 @@ async def a_ruling_must_fit_a_head(bench: Bench) -> None:
 
 
 async def a_child_is_checked_like_any_job(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     child = JobDraft(kind="child", job_id="child", priority=11)
     async with bench.refuses(InvalidPayload):
         await driver.write(step("one"), extras=Extras(children=(child,)))
 
 
 async def a_child_needs_its_id(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     async with bench.refuses(InvalidMove):
         await driver.write(step("one"), extras=Extras(children=(JobDraft(kind="child"),)))
 
@@ -123,7 +123,7 @@ async def no_job_is_its_own_parent(bench: Bench) -> None:
 
 
 async def appends_of_one_call_are_of_different_jobs(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     async with bench.refuses(InvalidMove):
         await bench.store.journal.append_many([driver.build(step("one")), driver.build(step("two"))])
 
@@ -173,14 +173,14 @@ async def a_token_finds_the_grants_of_its_own_worker(bench: Bench) -> None:
 
 
 async def a_job_writes_its_own_ledger_only(bench: Bench) -> None:
-    mine, other = await bench.driving(), await bench.driving()
+    mine, other = await bench.drive_new(), await bench.drive_new()
     row = call_row(other, "1/send#1")
     async with bench.refuses(InvalidMove):
         await mine.write(intent_of(row), extras=Extras(calls=(row,)))
 
 
 async def what_was_called_stays_when_the_call_moves_on(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     row = call_row(driver, "1/send#1")
     await driver.write(intent_of(row), extras=Extras(calls=(row,)))
     bench.clock.advance(MINUTE)
@@ -193,7 +193,7 @@ async def what_was_called_stays_when_the_call_moves_on(bench: Bench) -> None:
 
 
 async def a_call_id_belongs_to_one_call(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     first = call_row(driver, "1/send#1")
     await driver.write(intent_of(first), extras=Extras(calls=(first,)))
     second = msgspec.structs.replace(call_row(driver, "2/send#1"), tool_call_id=first.tool_call_id)

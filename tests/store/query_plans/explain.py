@@ -11,8 +11,8 @@ from typing import Any
 import apsw
 import asyncpg
 
-from holdfast.store.sql.dialect import POSTGRES, SQLITE, Compiled
-from holdfast.store.sql.loader import statements
+from holdfast.store.sql.dialect import POSTGRES, SQLITE, CompiledStatement
+from holdfast.store.sql.loader import load_statements
 from tests.store.query_plans.calls import TIMES, Call
 
 CALLS_UNTIL_SETTLED = 7
@@ -41,7 +41,7 @@ _STEP = re.compile(
 
 
 def sqlite_plan(connection: apsw.Connection, name: str, call: Call) -> Plan:
-    statement = statements(SQLITE)[name]
+    statement = load_statements(SQLITE)[name]
     given = call.values | TIMES
     values = [
         json.dumps(given[name]) if isinstance(given[name], list) else given[name] for name in statement.names
@@ -113,7 +113,7 @@ class PostgresPlans:
         return (await self._explained(name, call, "force_generic_plan", 1))[0]
 
     async def _explained(self, name: str, call: Call, mode: str, times: int) -> list[Plan]:
-        statement = statements(POSTGRES)[name]
+        statement = load_statements(POSTGRES)[name]
         await self._connection.execute("SET plan_cache_mode = " + mode)
         await self._connection.execute("PREPARE looked_at AS " + statement.text)
         try:
@@ -151,7 +151,7 @@ def _nodes(
         yield from _nodes(below, part, f"{node['Node Type']}, {below['Parent Relationship'].lower()}")
 
 
-def _arguments(statement: Compiled, call: Call) -> str:
+def _arguments(statement: CompiledStatement, call: Call) -> str:
     values = call.values | TIMES
     literals = [_literal(values[name]) for name in statement.names]
     return f" ({', '.join(literals)})" if literals else ""

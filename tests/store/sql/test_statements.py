@@ -20,8 +20,8 @@ from holdfast.engine.verify.row_checks import BY_QUERY
 from holdfast.model.ids import SequentialIds
 from holdfast.store.clock import VirtualClock
 from holdfast.store.executor import Executor, Transaction
-from holdfast.store.sql.dialect import JOB_ARRAYS, POSTGRES, SQLITE, Compiled, render
-from holdfast.store.sql.loader import reasons, statements
+from holdfast.store.sql.dialect import JOB_ARRAYS, POSTGRES, SQLITE, CompiledStatement, render
+from holdfast.store.sql.loader import load_reasons, load_statements
 from holdfast.store.sqlite.open import open_sqlite
 from tests.store.sql.paragraphs import MIGRATIONS, OVERRIDES, STATEMENTS, Paragraph, code, read
 from tests.support.fixtures.stores import postgres_template
@@ -52,7 +52,7 @@ VERBS = frozenset(
 )
 
 ASK = _taking(Transaction)
-PASS_ON = _taking(Executor) | {"_listed"}
+PASS_ON = _taking(Executor) | {"_list_batches"}
 
 
 def _names(paragraphs: list[Paragraph]) -> list[str]:
@@ -117,7 +117,7 @@ def _choices(argument: ast.expr) -> list[str]:
     [
         ('tx.rows("a", b=1)', ["a"]),
         ('tx.run("a" if x else "b")', ["a", "b"]),
-        ('self._executor.once("a")', ["a"]),
+        ('self._executor.run_statement("a")', ["a"]),
         ("tx.rows(statement)", []),
         ('asyncio.run("a")', []),
     ],
@@ -163,7 +163,7 @@ def test_a_sentence_says_what_it_does(paragraph: Paragraph) -> None:
 def test_an_override_says_why(file: Any) -> None:
     text = file.read_text(encoding="utf-8")
     assert text.startswith("-- why: ")
-    assert len(reasons(text)[0]) > 20
+    assert len(load_reasons(text)[0]) > 20
 
 
 # ── what both databases mean alike ────────────────────────────────────────────────────────────────
@@ -302,8 +302,8 @@ def test_the_check_of_orders_sees_a_column_that_may_be_null(schema: Schema) -> N
 
 # ── both databases read it ────────────────────────────────────────────────────────────────────────
 
-SQLITE_TEXTS = statements(SQLITE)
-POSTGRES_TEXTS = statements(POSTGRES)
+SQLITE_TEXTS = load_statements(SQLITE)
+POSTGRES_TEXTS = load_statements(POSTGRES)
 
 # Whole numbers of 64 bits, text, bytes. Postgres makes `SELECT 1` and `:flag = 1` short ones.
 RESULTS = {"text", "int8", "bytea", "int4"}
@@ -356,7 +356,7 @@ async def test_postgres_prepares_them_all(server: asyncpg.Connection[Any]) -> No
     assert not said, "\n".join(said)
 
 
-def _odd_parameters(statement: Compiled, prepared: Any) -> Iterator[tuple[str, str]]:
+def _odd_parameters(statement: CompiledStatement, prepared: Any) -> Iterator[tuple[str, str]]:
     for parameter, kind in zip(statement.names, prepared.get_parameters(), strict=True):
         element = kind.name.removesuffix("[]")
         if element not in RESULTS or (element == "int4" and parameter not in FLAGS):

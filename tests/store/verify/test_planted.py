@@ -238,5 +238,5 @@ async def _execute(store: SqlStore, script: str) -> None:
         store.executor.writer.execute(script).fetchall()
     else:
         assert isinstance(store.executor, PostgresExecutor)
-        async with store.executor.connections.one() as connection:
+        async with store.executor.connections.acquire() as connection:
             await connection.execute(script)

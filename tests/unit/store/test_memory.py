@@ -69,7 +69,7 @@ from holdfast.store.memory.state import BatchRow, MemoryState, Tables
 from holdfast.store.memory.store import MemoryStore
 from holdfast.store.ports.attachments import AttachmentIntent
 from holdfast.store.ports.journal import Ruling
-from holdfast.store.ports.leases import ClaimAsk, Held
+from holdfast.store.ports.leases import ClaimRequest, HeldLease
 from holdfast.store.ports.sessions import ACTIVE_PATH, SessionScope
 
 pytestmark = pytest.mark.store("memory")
@@ -96,7 +96,7 @@ def snapshot(store: Store) -> Tables:
 
 
 async def claim(store: Store, token: str = TOKEN, *, limit: int = 1, by_age: bool = False) -> list[Grant]:
-    ask = ClaimAsk(worker="w1", token=token, queues=("default",), limit=limit, by_age=by_age)
+    ask = ClaimRequest(worker="w1", token=token, queues=("default",), limit=limit, by_age=by_age)
     return await store.leases.claim(ask)
 
 
@@ -268,8 +268,8 @@ async def test_an_expired_lease_is_taken_over_and_fences_the_old_holder(
 async def test_a_lease_is_renewed_by_fence_and_not_by_clock(store: Store, clock: VirtualClock) -> None:
     holder = await running(store)
     clock.advance(60 * SECOND)
-    held = Held("a", holder.fence, "t1")
-    assert await store.leases.renew([held, Held("a", 1, "t1"), Held("b", 1, "t1")]) == {"a"}
+    held = HeldLease("a", holder.fence, "t1")
+    assert await store.leases.renew([held, HeldLease("a", 1, "t1"), HeldLease("b", 1, "t1")]) == {"a"}
     assert await store.leases.list_expired() == []
     assert await store.leases.expire("w1") == 1
     assert await store.leases.list_expired() == ["a"]

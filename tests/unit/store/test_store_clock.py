@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from holdfast.model.time import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from holdfast.store.clock import VirtualClock
-from holdfast.store.store_clock import SETTLED_US, TOLERANCE_US, Look, ServerStoreClock
+from holdfast.store.store_clock import SETTLED_US, TOLERANCE_US, ClockReading, ServerStoreClock
 
 
 class Server:
@@ -39,7 +39,7 @@ class Host:
         self.clock = ServerStoreClock(self.ticks)
 
     def look(self, trip_us: int = MILLISECOND) -> None:
-        """As `look_at_server` does it, with a round trip that takes so long."""
+        """As `read_server_clock` does it, with a round trip that takes so long."""
         server = self._server
         while True:
             asked, settled = self.ticks.tick_us(), self.clock.read_settled_us()
@@ -49,7 +49,7 @@ class Host:
                 server.seen_at = max(seen_at, settled)
             step_us, epoch = server.step_us, server.epoch
             server.advance(trip_us // 2)
-            new = self.clock.judge(Look(found, step_us, epoch, seen_at, asked, self.ticks.tick_us()))
+            new = self.clock.judge(ClockReading(found, step_us, epoch, seen_at, asked, self.ticks.tick_us()))
             if new is None:
                 return
             server.steps.append(new - server.step_us)
@@ -159,9 +159,9 @@ def test_a_job_that_nobody_watched_is_not_of_the_future() -> None:
     submits that takes a wrong time for the right one is no evidence while others watch."""
     server = Server()
     new = Host(server)
-    look = Look(server.wall_us - HOUR, 0, 0, 0, 0, 0, submitted_at=server.wall_us)
+    look = ClockReading(server.wall_us - HOUR, 0, 0, 0, 0, 0, submitted_at=server.wall_us)
     assert new.clock.judge(look) == -HOUR
-    watched = Look(
+    watched = ClockReading(
         server.wall_us, 0, 0, server.wall_us - 5 * SECOND, 0, 0, submitted_at=server.wall_us + HOUR
     )
     assert Host(server).clock.judge(watched) is None

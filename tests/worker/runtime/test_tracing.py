@@ -27,7 +27,7 @@ from holdfast.runtime.process import Process, open_process
 from holdfast.runtime.tracing import Both, Spans, add_spans, is_wanted, span_id_of, trace_id_of
 from holdfast.server.metrics.meter import Metrics
 from holdfast.store.clock import VirtualClock
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 
 pytestmark = pytest.mark.store("sqlite")
 
@@ -164,7 +164,9 @@ async def test_a_takeover_links_to_whom_it_took_over_from(volatile_folder: Path)
     try:
         job_id = (await store.jobs.submit(JobDraft(kind="work"))).job_id
         for worker in ("ant", "bee"):
-            (grant,) = await store.leases.claim(ClaimAsk(worker=worker, token=worker, queues=("default",)))
+            (grant,) = await store.leases.claim(
+                ClaimRequest(worker=worker, token=worker, queues=("default",))
+            )
             with film.provider.get_tracer("somebody else").start_as_current_span("whatever runs around it"):
                 spans.attempt(grant).over("lost" if worker == "ant" else "completed")
             clock.advance(2 * MINUTE)

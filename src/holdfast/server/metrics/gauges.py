@@ -64,7 +64,7 @@ class Gauges(Collector):
             try:
                 self._file = _file_of((await self._store.info()).address)
                 asked_at = self._clock.wall_us()
-                self._found = await self._store.vitals.look()
+                self._found = await self._store.vitals.read()
                 last = await find_last_backup(self._store)
                 self._backup_at = None if last is None else last.at
             except HoldfastError as error:

@@ -26,7 +26,7 @@ class Backup(msgspec.Struct, frozen=True):
     jobs: int
 
 
-def scratch(target: Path) -> Path:
+def prepare_partial_path(target: Path) -> Path:
     """The path of the incomplete copy, beside the target so that the last step is a rename."""
     if target.exists():
         msg = f"{target} exists"

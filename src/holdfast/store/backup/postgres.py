@@ -28,18 +28,18 @@ async def copy_out(executor: PostgresExecutor, target: Path, *, clock: Clock, id
             for table in reversed(TABLES):
                 copy.execute(_EMPTY[table])
             async with (
-                executor.connections.one() as server,
+                executor.connections.acquire() as server,
                 server.transaction(isolation="repeatable_read", readonly=True),
             ):
                 for table in TABLES:
-                    await _table_out(server, copy, table)
+                    await _export_table(server, copy, table)
     except asyncpg.PostgresError as error:
         raise translate(error, "backup") from error
     finally:
         copy.close()
 
 
-async def _table_out(server: asyncpg.Connection[Any], copy: apsw.Connection, table: str) -> None:
+async def _export_table(server: asyncpg.Connection[Any], copy: apsw.Connection, table: str) -> None:
     columns = columns_of(copy, table)
     select = "SELECT " + ", ".join(columns) + " FROM " + table
     insert = "INSERT INTO " + table + " VALUES (" + ", ".join("?" * len(columns)) + ")"
@@ -56,28 +56,28 @@ async def copy_in(executor: PostgresExecutor, source: Path) -> None:
     """Replace the content of the store by that of the source, in one transaction."""
     staged = connect(source)
     try:
-        async with executor.connections.one() as server, server.transaction():
+        async with executor.connections.acquire() as server, server.transaction():
             # In one transaction: a reader sees the old store or the new one; a writer waits and is then fenced.
             await server.execute("SET CONSTRAINTS ALL DEFERRED")
             await server.execute("SET LOCAL statement_timeout = 0")
             await server.execute("SET LOCAL lock_timeout = '60s'")
             await server.execute("TRUNCATE " + ", ".join(TABLES))
             for table in TABLES:
-                await _table_in(server, staged, table)
+                await _import_table(server, staged, table)
     except asyncpg.PostgresError as error:
         raise translate(error, "restore") from error
     finally:
         staged.close()
 
 
-async def _table_in(server: asyncpg.Connection[Any], staged: apsw.Connection, table: str) -> None:
+async def _import_table(server: asyncpg.Connection[Any], staged: apsw.Connection, table: str) -> None:
     columns = columns_of(staged, table)
     rows = staged.execute("SELECT " + ", ".join(columns) + " FROM " + table)
-    while chunk := list(_some(rows)):
+    while chunk := list(_take_chunk(rows)):
         await server.copy_records_to_table(table, records=chunk, columns=columns)
 
 
-def _some(rows: apsw.Cursor) -> list[tuple[Any, ...]]:
+def _take_chunk(rows: apsw.Cursor) -> list[tuple[Any, ...]]:
     chunk = []
     for row in rows:
         chunk.append(tuple(row))

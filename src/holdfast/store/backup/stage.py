@@ -32,7 +32,7 @@ from holdfast.store.tables.audit import write_act_in
 from holdfast.store.tables.job_heads import head_of
 
 
-class Restored(msgspec.Struct, frozen=True):
+class RestoreResult(msgspec.Struct, frozen=True):
     """The result of a restore: the new epoch, how many jobs now wait for review, how many schedules were paused and how
     many API keys revoked."""
 
@@ -43,12 +43,12 @@ class Restored(msgspec.Struct, frozen=True):
     revoked: int = 0
 
 
-async def stage(copy: Path, *, live_epoch: int, label: str, clock: Clock, ids: IdSource) -> Restored:
+async def stage(copy: Path, *, live_epoch: int, label: str, clock: Clock, ids: IdSource) -> RestoreResult:
     """Turn the copy into a store of a new epoch, without leases, claims and workers."""
     store = await open_sqlite(copy, clock=clock, ids=ids)
     try:
 
-        async def work(tx: Transaction) -> Restored:
+        async def work(tx: Transaction) -> RestoreResult:
             return await _stage_in(tx, live_epoch, label)
 
         return await store.executor.write(work)
@@ -56,7 +56,7 @@ async def stage(copy: Path, *, live_epoch: int, label: str, clock: Clock, ids: I
         await store.close()
 
 
-async def _stage_in(tx: Transaction, live_epoch: int, label: str) -> Restored:
+async def _stage_in(tx: Transaction, live_epoch: int, label: str) -> RestoreResult:
     state = await tx.row("get_store_state")
     wall = await tx.row("read_wall_clock")
     assert state is not None
@@ -90,7 +90,7 @@ async def _stage_in(tx: Transaction, live_epoch: int, label: str) -> Restored:
     count = await tx.row("count_heads")
     assert count is not None
     paused = await tx.rows("pause_all_schedules")
-    return Restored(epoch, held, count[0], len(paused), await _revoke_keys(tx, epoch, label))
+    return RestoreResult(epoch, held, count[0], len(paused), await _revoke_keys(tx, epoch, label))
 
 
 async def _revoke_keys(tx: Transaction, epoch: int, label: str) -> int:

@@ -9,8 +9,8 @@ from pathlib import Path
 from holdfast.errors import Misuse, NotFound
 from holdfast.model.ids import IdSource
 from holdfast.store.backup import sqlite
-from holdfast.store.backup.files import Backup, check, finish, scratch
-from holdfast.store.backup.stage import Restored, stage
+from holdfast.store.backup.files import Backup, check, finish, prepare_partial_path
+from holdfast.store.backup.stage import RestoreResult, stage
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 from holdfast.store.sqlite.connection import connect
@@ -23,8 +23,8 @@ async def back_up(store: Store, target: Path, *, clock: Clock, ids: IdSource) ->
 
     The file gets its name only when it is complete, checked and on disk.
     """
-    executor = _sql(store).executor
-    partial = scratch(target)
+    executor = _require_sql_store(store).executor
+    partial = prepare_partial_path(target)
     try:
         if isinstance(executor, SqliteExecutor):
             await sqlite.copy_out(executor, partial)
@@ -38,13 +38,13 @@ async def back_up(store: Store, target: Path, *, clock: Clock, ids: IdSource) ->
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
-async def restore(store: Store, backup: Path, *, clock: Clock, ids: IdSource) -> Restored:
+async def restore(store: Store, backup: Path, *, clock: Clock, ids: IdSource) -> RestoreResult:
     """Replace the content of the store by the backup, in a new epoch: older workers are fenced, unfinished jobs are
     held."""
     if not backup.is_file():
         msg = f"there is no file {backup}"
         raise NotFound(msg, hint="Name a file that `holdfast db backup` made.")
-    live = _sql(store)
+    live = _require_sql_store(store)
     epoch = (await live.info()).epoch
     with tempfile.TemporaryDirectory(prefix="holdfast-restore-") as folder:
         staged = Path(folder) / "staged.db"
@@ -65,7 +65,7 @@ async def restore(store: Store, backup: Path, *, clock: Clock, ids: IdSource) ->
     return restored
 
 
-def _sql(store: Store) -> SqlStore:
+def _require_sql_store(store: Store) -> SqlStore:
     if isinstance(store, SqlStore):
         return store
     msg = "a memory store cannot be backed up"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.model.jobs import DEFAULT_NAMESPACE
-from holdfast.store.memory.state import MemoryState, MemoryWorkRow
+from holdfast.store.memory.state import MemoryState, MemoryTransaction
 from holdfast.store.ports.attachments import AttachmentIntent, check_intent
 
 
@@ -53,7 +53,7 @@ class MemoryAttachments:
             work.tables.attachments.pop((namespace, attachment_id), None)
 
 
-def stamp(work: MemoryWorkRow, namespace: str, attachment_ids: Sequence[str]) -> None:
+def stamp(work: MemoryTransaction, namespace: str, attachment_ids: Sequence[str]) -> None:
     """Mark the intents with these ids as committed; those that already are keep their first stamp."""
     for attachment_id in attachment_ids:
         place = (namespace, attachment_id)

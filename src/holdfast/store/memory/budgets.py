@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model.budget import LIMITS, Budget, BudgetAccount, Charge, Raise
 from holdfast.model.jobs import JobDraft
-from holdfast.store.memory.state import MemoryState, MemoryWorkRow
+from holdfast.store.memory.state import MemoryState, MemoryTransaction
 
 
 class MemoryBudgets:
@@ -20,7 +20,7 @@ class MemoryBudgets:
         return [accounts[budget_id] for budget_id in sorted(set(budget_ids)) if budget_id in accounts]
 
 
-def open_account(work: MemoryWorkRow, job_id: str, draft: JobDraft) -> None:
+def open_account(work: MemoryTransaction, job_id: str, draft: JobDraft) -> None:
     """Open an account for the job's own budget, if it has one."""
     if draft.budget is not None:
         work.tables.accounts[job_id] = BudgetAccount(
@@ -32,7 +32,7 @@ def open_account(work: MemoryWorkRow, job_id: str, draft: JobDraft) -> None:
         )
 
 
-def charge(work: MemoryWorkRow, part: Charge) -> None:
+def charge(work: MemoryTransaction, part: Charge) -> None:
     account = work.tables.accounts.get(part.budget_id)
     if account is not None:
         work.tables.accounts[part.budget_id] = msgspec.structs.replace(
@@ -43,7 +43,7 @@ def charge(work: MemoryWorkRow, part: Charge) -> None:
         )
 
 
-def raise_limits(work: MemoryWorkRow, change: Raise) -> None:
+def raise_limits(work: MemoryTransaction, change: Raise) -> None:
     """Raise each limit to the larger of the two; a quantity without a limit stays without one."""
     account = work.tables.accounts.get(change.budget_id)
     if account is None:

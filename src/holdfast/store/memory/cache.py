@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.store.memory.state import MemoryState
-from holdfast.store.ports.cache import CacheCounts, Cached, check_entry
+from holdfast.store.ports.cache import CacheCounts, CachedResponse, check_entry
 
 
 class MemoryCache:
     def __init__(self, state: MemoryState) -> None:
         self._state = state
 
-    async def get(self, key: bytes, *, namespace: str = DEFAULT_NAMESPACE) -> Cached | None:
+    async def get(self, key: bytes, *, namespace: str = DEFAULT_NAMESPACE) -> CachedResponse | None:
         entry = self._state.tables.cache.get((namespace, key))
         return entry if entry is not None and entry.expires_at > self._state.clock.wall_us() else None
 
@@ -19,7 +19,7 @@ class MemoryCache:
         check_entry(key, body, ttl_us)
         with self._state.transaction() as work:
             work.need_namespace(namespace)
-            work.tables.cache[namespace, key] = Cached(bytes(body), work.wall, work.wall + ttl_us)
+            work.tables.cache[namespace, key] = CachedResponse(bytes(body), work.wall, work.wall + ttl_us)
 
     async def drop(self, key: bytes, *, namespace: str = DEFAULT_NAMESPACE) -> bool:
         with self._state.transaction() as work:

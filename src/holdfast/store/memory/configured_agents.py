@@ -21,7 +21,7 @@ class MemoryAgents:
         agent = check_agent(agent)
         with self._state.transaction() as work:
             work.need_namespace(agent.namespace)
-            stored = self._named(agent.name, agent.namespace)
+            stored = self._find_by_name(agent.name, agent.namespace)
             if stored is not None:
                 if (stored.kind, stored.configuration) == (agent.kind, agent.configuration):
                     return stored
@@ -39,7 +39,7 @@ class MemoryAgents:
         return agent
 
     async def find(self, name: str, *, namespace: str = DEFAULT_NAMESPACE) -> HostedAgent | None:
-        return self._named(name, namespace)
+        return self._find_by_name(name, namespace)
 
     async def list(
         self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, cursor: str | None = None
@@ -52,6 +52,6 @@ class MemoryAgents:
         page = tuple(found[:limit])
         return Page(page, encode_cursor(_CURSOR, page[-1].name) if page and len(found) > limit else None)
 
-    def _named(self, name: str, namespace: str) -> HostedAgent | None:
+    def _find_by_name(self, name: str, namespace: str) -> HostedAgent | None:
         agents = self._state.tables.agents.values()
         return next((agent for agent in agents if (agent.namespace, agent.name) == (namespace, name)), None)

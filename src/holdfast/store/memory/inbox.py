@@ -35,7 +35,7 @@ from holdfast.store.memory.state import (
     BatchRow,
     ClaimHold,
     MemoryState,
-    MemoryWorkRow,
+    MemoryTransaction,
     SessionRow,
     Tables,
     pack_struct,
@@ -43,17 +43,17 @@ from holdfast.store.memory.state import (
 )
 
 
-def _enqueue(work: MemoryWorkRow, draft: BatchDraft, namespace: str) -> InboxBatch:
+def _enqueue(work: MemoryTransaction, draft: BatchDraft, namespace: str) -> InboxBatch:
     work.need_namespace(namespace)
     session = work.tables.sessions.get((namespace, draft.session_id), SessionRow())
-    row = _sent_before(session, draft)
+    row = _find_duplicate(session, draft)
     if row is None:
-        row = _new_row(work, draft, session.enqueued + 1)
+        row = _make_row(work, draft, session.enqueued + 1)
         for item in row.batch.items:
             keep_large(work, namespace, item.payload)
-        work.tables.sessions[namespace, draft.session_id] = _with_new(session, row)
+        work.tables.sessions[namespace, draft.session_id] = _add_row(session, row)
         work.hint(f"session:{draft.session_id}")
-    return _shown(row)
+    return _to_batch(row)
 
 
 class MemoryInbox:
@@ -77,12 +77,12 @@ class MemoryInbox:
     ) -> InboxBatch | None:
         session = self._state.tables.sessions.get((namespace, session_id), SessionRow())
         row = session.batches.get(batch_id)
-        return None if row is None else _shown(row)
+        return None if row is None else _to_batch(row)
 
     async def list_pending(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[InboxBatch]:
         tick, boot = self._state.clock.tick_us(), self._state.clock.boot()
-        queued = _queued(self._state.tables, namespace, session_id)
-        return [_shown(row) for row in queued if not _is_live(row, tick, boot)]
+        queued = _list_queued(self._state.tables, namespace, session_id)
+        return [_to_batch(row) for row in queued if not _is_live(row, tick, boot)]
 
     async def cancel(
         self, session_id: str, batch_id: str, *, namespace: str = DEFAULT_NAMESPACE
@@ -92,8 +92,8 @@ class MemoryInbox:
             row = session.batches.get(batch_id)
             if row is None or row.batch.state is not BatchState.QUEUED or _is_live(row, work.tick, work.boot):
                 return None
-            _put(work, namespace, session_id, [_settled(row, BatchState.CANCELLED, "")])
-            return msgspec.structs.replace(_shown(row), state=BatchState.CANCELLED)
+            _put(work, namespace, session_id, [_settle(row, BatchState.CANCELLED, "")])
+            return msgspec.structs.replace(_to_batch(row), state=BatchState.CANCELLED)
 
     async def claim(
         self,
@@ -111,11 +111,11 @@ class MemoryInbox:
         with self._state.transaction() as work:
             if fence is not None:
                 _must_run_under(work, owner, fence)
-            held = _held_by(work, namespace, session_id, token)
+            held = _list_held(work, namespace, session_id, token)
             if held:  # an earlier claim with this token, whose reply was lost
-                return _claim_of(held)
-            taken = _take(_candidates(work, namespace, session_id), boundary, max_batches)
-            return _grab(work, namespace, session_id, taken, owner, token, ttl_us) if taken else None
+                return _make_claim(held)
+            taken = _take(_list_candidates(work, namespace, session_id), boundary, max_batches)
+            return _claim_batches(work, namespace, session_id, taken, owner, token, ttl_us) if taken else None
 
     async def claim_exact(
         self,
@@ -131,19 +131,19 @@ class MemoryInbox:
         check_claimer(owner, token)
         requested = sorted(set(batch_ids))
         with self._state.transaction() as work:
-            held = _held_by(work, namespace, session_id, token)
+            held = _list_held(work, namespace, session_id, token)
             if held:
-                return _claim_of(held) if _ids(held) == requested else None
-            taken = _take(_candidates(work, namespace, session_id), boundary, len(requested))
-            if not taken or _ids(taken) != requested:
+                return _make_claim(held) if _list_ids(held) == requested else None
+            taken = _take(_list_candidates(work, namespace, session_id), boundary, len(requested))
+            if not taken or _list_ids(taken) != requested:
                 return None
-            return _grab(work, namespace, session_id, taken, owner, token, ttl_us)
+            return _claim_batches(work, namespace, session_id, taken, owner, token, ttl_us)
 
     async def renew(self, claim: Claim, ttl_us: int, *, namespace: str = DEFAULT_NAMESPACE) -> Claim:
         with self._state.transaction() as work:
             expires_at = work.tick + ttl_us
             rows = check_owned(work, namespace, claim.session_id, claim.completion())
-            _put(work, namespace, claim.session_id, (_extended(row, work.boot, expires_at) for row in rows))
+            _put(work, namespace, claim.session_id, (_extend(row, work.boot, expires_at) for row in rows))
             return msgspec.structs.replace(claim, expires_at=expires_at)
 
     async def abandon(self, claim: Claim, *, namespace: str = DEFAULT_NAMESPACE) -> None:
@@ -154,25 +154,25 @@ class MemoryInbox:
 
     # Last, because below a method of this name `list[…]` would mean the method.
     async def list(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[InboxBatch]:
-        return [_shown(row) for row in _queued(self._state.tables, namespace, session_id)]
+        return [_to_batch(row) for row in _list_queued(self._state.tables, namespace, session_id)]
 
 
-def leave(work: MemoryWorkRow, namespace: str, session_id: str, job_id: str) -> None:
+def leave_inbox(work: MemoryTransaction, namespace: str, session_id: str, job_id: str) -> None:
     """Settle the inbox of a job that ended without a commit: cancel its own message, unless another turn has claimed
     it, and release the batches that it claimed."""
-    rows = _queued(work.tables, namespace, session_id)
+    rows = _list_queued(work.tables, namespace, session_id)
     held = [row for row in rows if row.hold is not None and row.hold.owner == job_id]
     _put(work, namespace, session_id, (dataclasses.replace(row, hold=None) for row in held))
     unclaimed = [row for row in rows if row.hold is None or row.hold.owner == job_id]
     own = [row for row in unclaimed if row.batch.batch_id == job_id]
-    _put(work, namespace, session_id, (_settled(row, BatchState.CANCELLED, "") for row in own))
+    _put(work, namespace, session_id, (_settle(row, BatchState.CANCELLED, "") for row in own))
 
 
 # ── for turn commits ──────────────────────────────────────────────────────────────────────────────
 
 
 def check_owned(
-    work: MemoryWorkRow, namespace: str, session_id: str, completion: Completion
+    work: MemoryTransaction, namespace: str, session_id: str, completion: Completion
 ) -> list[BatchRow]:
     """The batches, if all are still queued under this claim and token; else raises ClaimLost. The expiry of the claim
     is not checked."""
@@ -186,26 +186,26 @@ def check_owned(
 
 
 def complete(
-    work: MemoryWorkRow, namespace: str, session_id: str, rows: Iterable[BatchRow], turn_id: str
+    work: MemoryTransaction, namespace: str, session_id: str, rows: Iterable[BatchRow], turn_id: str
 ) -> None:
     """Settle the batches by this turn: they leave the queue and lose their items."""
-    _put(work, namespace, session_id, (_settled(row, BatchState.COMPLETED, turn_id) for row in rows))
+    _put(work, namespace, session_id, (_settle(row, BatchState.COMPLETED, turn_id) for row in rows))
 
 
 # ── selecting batches ─────────────────────────────────────────────────────────────────────────────
 
 
-def _queued(tables: Tables, namespace: str, session_id: str) -> list[BatchRow]:
+def _list_queued(tables: Tables, namespace: str, session_id: str) -> list[BatchRow]:
     session = tables.sessions.get((namespace, session_id), SessionRow())
     rows = [row for row in session.batches.values() if row.batch.state is BatchState.QUEUED]
     return sorted(rows, key=lambda row: row.batch.enqueue_seq)
 
 
-def _candidates(work: MemoryWorkRow, namespace: str, session_id: str) -> list[BatchRow]:
+def _list_candidates(work: MemoryTransaction, namespace: str, session_id: str) -> list[BatchRow]:
     """Available batches without a live claim, in enqueue order."""
     return [
         row
-        for row in _queued(work.tables, namespace, session_id)
+        for row in _list_queued(work.tables, namespace, session_id)
         if row.batch.available_at <= work.wall and not _is_live(row, work.tick, work.boot)
     ]
 
@@ -229,7 +229,7 @@ def _take(candidates: list[BatchRow], boundary: Boundary, max_batches: int) -> l
     return taken
 
 
-def _must_run_under(work: MemoryWorkRow, job_id: str, fence: int) -> None:
+def _must_run_under(work: MemoryTransaction, job_id: str, fence: int) -> None:
     row = work.tables.jobs.get(job_id)
     if row is None:
         raise NotFound(f"there is no job {job_id!r}")
@@ -237,11 +237,11 @@ def _must_run_under(work: MemoryWorkRow, job_id: str, fence: int) -> None:
         raise Fenced(f"job {job_id} is {row.head.status} at fence {row.head.fence}; the claimer has {fence}")
 
 
-def _held_by(work: MemoryWorkRow, namespace: str, session_id: str, token: str) -> list[BatchRow]:
+def _list_held(work: MemoryTransaction, namespace: str, session_id: str, token: str) -> list[BatchRow]:
     """The batches that this token holds now, in enqueue order."""
     return [
         row
-        for row in _queued(work.tables, namespace, session_id)
+        for row in _list_queued(work.tables, namespace, session_id)
         if row.hold is not None and row.hold.token == token and _is_live(row, work.tick, work.boot)
     ]
 
@@ -255,7 +255,7 @@ def _is_owned(row: BatchRow, claim: str, token: str) -> bool:
     return queued and row.hold is not None and (row.hold.claim_id, row.hold.token) == (claim, token)
 
 
-def _sent_before(session: SessionRow, draft: BatchDraft) -> BatchRow | None:
+def _find_duplicate(session: SessionRow, draft: BatchDraft) -> BatchRow | None:
     """The batch of the same source key, else the one of the same id."""
     batch_id = session.sources.get(draft.source_key) if draft.source_key is not None else None
     if batch_id is None:
@@ -266,7 +266,7 @@ def _sent_before(session: SessionRow, draft: BatchDraft) -> BatchRow | None:
 # ── changes ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _new_row(work: MemoryWorkRow, draft: BatchDraft, enqueue_seq: int) -> BatchRow:
+def _make_row(work: MemoryTransaction, draft: BatchDraft, enqueue_seq: int) -> BatchRow:
     batch_id = draft.batch_id if draft.batch_id is not None else work.ids.new("batch")
     items = [Item(f"{batch_id}.{index}", item.kind, item.payload) for index, item in enumerate(draft.items)]
     return BatchRow(
@@ -287,7 +287,7 @@ def _new_row(work: MemoryWorkRow, draft: BatchDraft, enqueue_seq: int) -> BatchR
     )
 
 
-def _with_new(session: SessionRow, row: BatchRow) -> SessionRow:
+def _add_row(session: SessionRow, row: BatchRow) -> SessionRow:
     batch = row.batch
     sources = {} if batch.source_key is None else {batch.source_key: batch.batch_id}
     return dataclasses.replace(
@@ -298,8 +298,8 @@ def _with_new(session: SessionRow, row: BatchRow) -> SessionRow:
     )
 
 
-def _grab(
-    work: MemoryWorkRow,
+def _claim_batches(
+    work: MemoryTransaction,
     namespace: str,
     session_id: str,
     taken: list[BatchRow],
@@ -318,10 +318,10 @@ def _grab(
     )
     rows = [dataclasses.replace(row, fence=row.fence + 1, hold=hold) for row in taken]
     _put(work, namespace, session_id, rows)
-    return _claim_of(rows)
+    return _make_claim(rows)
 
 
-def _claim_of(rows: list[BatchRow]) -> Claim:
+def _make_claim(rows: list[BatchRow]) -> Claim:
     hold = rows[0].hold
     assert hold is not None, "a claim is made of batches that are held"
     return Claim(
@@ -332,25 +332,25 @@ def _claim_of(rows: list[BatchRow]) -> Claim:
         fence=rows[0].fence,
         claimed_at=hold.claimed_at,
         expires_at=hold.expires_at,
-        batches=tuple(_shown(row) for row in rows),
+        batches=tuple(_to_batch(row) for row in rows),
     )
 
 
-def _extended(row: BatchRow, boot: str, expires_at: int) -> BatchRow:
+def _extend(row: BatchRow, boot: str, expires_at: int) -> BatchRow:
     assert row.hold is not None, "only a held batch can be held longer"
     return dataclasses.replace(row, hold=dataclasses.replace(row.hold, boot=boot, expires_at=expires_at))
 
 
-def _settled(row: BatchRow, state: BatchState, settled_by: str) -> BatchRow:
+def _settle(row: BatchRow, state: BatchState, settled_by: str) -> BatchRow:
     batch = msgspec.structs.replace(row.batch, state=state, settled_by=settled_by, items=())
     return dataclasses.replace(row, batch=batch, hold=None)
 
 
-def _find(work: MemoryWorkRow, namespace: str, session_id: str, batch_id: str) -> BatchRow | None:
+def _find(work: MemoryTransaction, namespace: str, session_id: str, batch_id: str) -> BatchRow | None:
     return work.tables.sessions.get((namespace, session_id), SessionRow()).batches.get(batch_id)
 
 
-def _put(work: MemoryWorkRow, namespace: str, session_id: str, rows: Iterable[BatchRow]) -> None:
+def _put(work: MemoryTransaction, namespace: str, session_id: str, rows: Iterable[BatchRow]) -> None:
     changed = {row.batch.batch_id: row for row in rows}
     if changed:
         session = work.tables.sessions[namespace, session_id]
@@ -358,11 +358,11 @@ def _put(work: MemoryWorkRow, namespace: str, session_id: str, rows: Iterable[Ba
         work.tables.sessions[namespace, session_id] = dataclasses.replace(session, batches=batches)
 
 
-def _ids(rows: list[BatchRow]) -> list[str]:
+def _list_ids(rows: list[BatchRow]) -> list[str]:
     return sorted(row.batch.batch_id for row in rows)
 
 
-def _shown(row: BatchRow) -> InboxBatch:
+def _to_batch(row: BatchRow) -> InboxBatch:
     return msgspec.structs.replace(
         row.batch, items=tuple(unpack_struct(item, "payload") for item in row.batch.items)
     )

@@ -35,7 +35,7 @@ from holdfast.model.states import FOR_A_PERSON, TERMINAL, Slot, Status, WaitReas
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.budgets import open_account
 from holdfast.store.memory.queue_limits import make_room
-from holdfast.store.memory.state import JobRow, MemoryState, MemoryWorkRow
+from holdfast.store.memory.state import JobRow, MemoryState, MemoryTransaction
 
 
 class MemoryJobs:
@@ -53,17 +53,17 @@ class MemoryJobs:
             return [submit(work, draft, admitting=True) for draft in drafts]
 
     async def get(self, job_id: str) -> JobRecord:
-        return _record(self._state.job(job_id))
+        return _to_record(self._state.job(job_id))
 
     async def find(self, namespace: str, request_key: str) -> JobRecord | None:
         job_id = self._state.tables.requests.get((namespace, request_key))
         row = None if job_id is None else self._state.tables.jobs.get(job_id)
-        return None if row is None else _record(row)
+        return None if row is None else _to_record(row)
 
     async def head(self, job_id: str) -> JobHead:
         return self._state.job(job_id).head
 
-    async def look(self, job_id: str, *, events: int) -> tuple[JobHead, list[SealedEvent]]:
+    async def read_with_events(self, job_id: str, *, events: int) -> tuple[JobHead, list[SealedEvent]]:
         row = self._state.job(job_id)
         return row.head, list(row.events[:events])
 
@@ -74,7 +74,7 @@ class MemoryJobs:
     async def list(
         self, job_filter: JobFilter, *, limit: int = 100, cursor: str | None = None
     ) -> Page[JobRecord]:
-        records = [_record(row) for row in self._state.tables.jobs.values()]
+        records = [_to_record(row) for row in self._state.tables.jobs.values()]
         before = decode_job_cursor(cursor)
         found = [record for record in records if _fits(record, job_filter) and _age(record) < before]
         found.sort(key=_age, reverse=True)
@@ -90,7 +90,7 @@ class MemoryJobs:
         return [job_id for job_id in found if job_id > after][:limit]
 
     async def tally(self, job_filter: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
-        records = [_record(row) for row in self._state.tables.jobs.values()]
+        records = [_to_record(row) for row in self._state.tables.jobs.values()]
         return dict(
             Counter((record.status, record.wait_reason) for record in records if _fits(record, job_filter))
         )
@@ -102,13 +102,13 @@ class MemoryJobs:
         return JobNames(tuple(kinds[:limit]), tuple(queues[:limit]))
 
 
-def submit(work: MemoryWorkRow, draft: JobDraft, *, admitting: bool = False) -> Submitted:
+def submit(work: MemoryTransaction, draft: JobDraft, *, admitting: bool = False) -> Submitted:
     """Submit the job, or return the job that the same request made before. `admitting`: the limits of its queue
     apply."""
     check_draft(draft)
     digest = request_digest(draft)
     work.need_namespace(draft.namespace)
-    first = _made_before(work, draft)
+    first = _find_earlier(work, draft)
     if first is not None:
         job_id, namespace, made_by = first
         if (namespace, made_by) != (draft.namespace, digest):
@@ -123,7 +123,7 @@ def submit(work: MemoryWorkRow, draft: JobDraft, *, admitting: bool = False) -> 
     return Submitted(_create(work, draft), created=True)
 
 
-def promote(work: MemoryWorkRow, namespace: str, session_id: str) -> None:
+def promote(work: MemoryTransaction, namespace: str, session_id: str) -> None:
     """Make the first queued job of this session live, and pending unless it waits for another reason."""
     behind = [
         row
@@ -141,20 +141,20 @@ def promote(work: MemoryWorkRow, namespace: str, session_id: str) -> None:
     put_head(work, live)
 
 
-def put_head(work: MemoryWorkRow, head: JobHead) -> None:
+def put_head(work: MemoryTransaction, head: JobHead) -> None:
     """Store the head of the job; send a wake-up for its queue if the job has become claimable."""
     row = work.tables.jobs[head.job_id]
     work.tables.jobs[head.job_id] = dataclasses.replace(row, head=head)
-    if _chance(head) is not None and _chance(head) != _chance(row.head):
+    if _find_ready_time(head) is not None and _find_ready_time(head) != _find_ready_time(row.head):
         work.hint(f"queue:{head.queue}")
 
 
-def _chance(head: JobHead) -> int | None:
+def _find_ready_time(head: JobHead) -> int | None:
     """When a pending job may be claimed; None for every other job."""
     return head.ready_at if head.status is Status.PENDING and head.session_slot is not Slot.BEHIND else None
 
 
-def _made_before(work: MemoryWorkRow, draft: JobDraft) -> tuple[str, str, bytes] | None:
+def _find_earlier(work: MemoryTransaction, draft: JobDraft) -> tuple[str, str, bytes] | None:
     """The job of the same request key, else the one of the same id, as (id, namespace, request digest). Removed jobs
     count, too."""
     job_id = None
@@ -170,12 +170,12 @@ def _made_before(work: MemoryWorkRow, draft: JobDraft) -> tuple[str, str, bytes]
     return None if tomb is None else (job_id, tomb.stone.namespace, tomb.request_digest)
 
 
-def _create(work: MemoryWorkRow, draft: JobDraft) -> str:
+def _create(work: MemoryTransaction, draft: JobDraft) -> str:
     job_id = draft.job_id if draft.job_id is not None else work.ids.new("job")
     _check_parent(work, draft)
     fence = lease.floor(work.epoch)
     events, end = seal(job_id, EMPTY, fence, work.wall, [make_created_event(draft)])
-    slot = _slot(work, draft)
+    slot = _choose_slot(work, draft)
     behind = slot is Slot.BEHIND
     head = JobHead(
         job_id=job_id,
@@ -216,7 +216,7 @@ def _create(work: MemoryWorkRow, draft: JobDraft) -> str:
     return job_id
 
 
-def _check_parent(work: MemoryWorkRow, draft: JobDraft) -> None:
+def _check_parent(work: MemoryTransaction, draft: JobDraft) -> None:
     """Raise InvalidMove if the parent does not exist in the child's namespace."""
     parent = None if draft.parent_job_id is None else work.tables.jobs.get(draft.parent_job_id)
     if draft.parent_job_id is not None and (parent is None or parent.head.namespace != draft.namespace):
@@ -225,7 +225,7 @@ def _check_parent(work: MemoryWorkRow, draft: JobDraft) -> None:
         )
 
 
-def _slot(work: MemoryWorkRow, draft: JobDraft) -> Slot | None:
+def _choose_slot(work: MemoryTransaction, draft: JobDraft) -> Slot | None:
     """Live if no job of the session is live, else behind."""
     if draft.session_id is None:
         return None
@@ -237,7 +237,7 @@ def _slot(work: MemoryWorkRow, draft: JobDraft) -> Slot | None:
     return Slot.BEHIND if taken else Slot.LIVE
 
 
-def _record(row: JobRow) -> JobRecord:
+def _to_record(row: JobRow) -> JobRecord:
     head = row.head
     values = msgspec.structs.asdict(head) | msgspec.structs.asdict(row.submission)
     values["changed_at"] = row.events[-1].at

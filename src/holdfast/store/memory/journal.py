@@ -20,13 +20,13 @@ from holdfast.model.jobs import JobDraft, JobHead, Submitted
 from holdfast.model.states import TERMINAL, Slot, Status
 from holdfast.store.memory.blobs import keep, keep_large
 from holdfast.store.memory.budgets import charge, raise_limits
-from holdfast.store.memory.inbox import leave
+from holdfast.store.memory.inbox import leave_inbox
 from holdfast.store.memory.jobs import promote, put_head, submit
 from holdfast.store.memory.leases import is_driven
 from holdfast.store.memory.ledger import write_call
 from holdfast.store.memory.mailbox import clear_timers, send, set_timers
 from holdfast.store.memory.sessions import commit_turn
-from holdfast.store.memory.state import MemoryState, MemoryWorkRow, find_job
+from holdfast.store.memory.state import MemoryState, MemoryTransaction, find_job
 from holdfast.store.ports.journal import Decide, Ruling, check_plain
 
 
@@ -82,7 +82,7 @@ class MemoryJournal:
             for head in sorted(expired, key=lambda h: (h.lease_expires_at, h.job_id))[: max(limit, 0)]:
                 ruling = decide(head)
                 if ruling is not None:
-                    _carry_out(work, head, check_plain(ruling))
+                    _apply_ruling(work, head, check_plain(ruling))
                     done.append((head, ruling))
         return done
 
@@ -92,37 +92,37 @@ class MemoryJournal:
         with self._state.transaction() as work:
             submitted = submit(work, draft)
             for ruling in rulings if submitted.created else ():
-                _carry_out(work, find_job(work.tables, submitted.job_id).head, ruling)
+                _apply_ruling(work, find_job(work.tables, submitted.job_id).head, ruling)
             return submitted
 
     def _append(self, append: Append) -> Head:
         with self._state.transaction() as work:
             head = find_job(work.tables, append.job_id).head
             if not _matches(head, append):
-                return _settled_by(head, append)
+                return _explain(head, append)
             advanced = msgspec.structs.replace(head, head_seq=append.head.seq, head_hash=append.head.hash)
             if append.progress:
                 advanced = msgspec.structs.replace(advanced, takeovers=0)
-            _write(work, _moved(advanced, append.move, work.wall), append.events, append.extras)
+            _write(work, _apply_move(advanced, append.move, work.wall), append.events, append.extras)
             return append.head
 
 
-def _hold(work: MemoryWorkRow, job_id: str, decide: Decide) -> Head | None:
+def _hold(work: MemoryTransaction, job_id: str, decide: Decide) -> Head | None:
     """Write what `decide` returns about a job without a live holder, under the next fence."""
     head = find_job(work.tables, job_id).head
     if head.status in TERMINAL or is_driven(head, work.tick, work.boot):
         return None
     ruling = decide(head)
-    return None if ruling is None else _carry_out(work, head, ruling)
+    return None if ruling is None else _apply_ruling(work, head, ruling)
 
 
-def _carry_out(work: MemoryWorkRow, head: JobHead, ruling: Ruling) -> Head:
+def _apply_ruling(work: MemoryTransaction, head: JobHead, ruling: Ruling) -> Head:
     if ruling.move.status is Status.RUNNING:
         raise InvalidMove(f"a short hold cannot leave job {head.job_id} running: no worker would run it")
     fence = head.fence + 1
     events, end = seal(head.job_id, head.head, fence, ruling.times or work.wall, ruling.events)
     advanced = msgspec.structs.replace(head, head_seq=end.seq, head_hash=end.hash, fence=fence)
-    _write(work, _moved(advanced, ruling.move, work.wall), events, ruling.extras)
+    _write(work, _apply_move(advanced, ruling.move, work.wall), events, ruling.extras)
     return end
 
 
@@ -135,7 +135,7 @@ def _matches(head: JobHead, append: Append) -> bool:
     )
 
 
-def _settled_by(head: JobHead, append: Append) -> Head:
+def _explain(head: JobHead, append: Append) -> Head:
     """Return the head if this append is already written; otherwise raise the reason of the rejection."""
     if head.head == append.head:
         return append.head
@@ -148,7 +148,7 @@ def _settled_by(head: JobHead, append: Append) -> Head:
     raise MailWaiting(f"job {head.job_id} has mail up to {head.mail_seq}", mail_seq=head.mail_seq)
 
 
-def _moved(head: JobHead, move: Move | None, now: int) -> JobHead:
+def _apply_move(head: JobHead, move: Move | None, now: int) -> JobHead:
     """The head after the move; a job that leaves `running` has no lease."""
     if move is None:
         return head
@@ -187,7 +187,7 @@ def _check_move(head: JobHead, move: Move) -> None:
         )
 
 
-def _write(work: MemoryWorkRow, head: JobHead, events: tuple[SealedEvent, ...], extras: Extras) -> None:
+def _write(work: MemoryTransaction, head: JobHead, events: tuple[SealedEvent, ...], extras: Extras) -> None:
     row = work.tables.jobs[head.job_id]
     ended = head.status in TERMINAL
     if ended:
@@ -197,7 +197,7 @@ def _write(work: MemoryWorkRow, head: JobHead, events: tuple[SealedEvent, ...], 
     work.tables.jobs[head.job_id] = dataclasses.replace(row, events=row.events + events)
     put_head(work, head)
     if ended and head.session_id is not None and head.status is not Status.COMPLETED:
-        leave(work, head.namespace, head.session_id, head.job_id)
+        leave_inbox(work, head.namespace, head.session_id, head.job_id)
     if ended and row.head.session_slot is Slot.LIVE and head.session_id is not None:
         promote(work, head.namespace, head.session_id)
     for body in extras.blobs:

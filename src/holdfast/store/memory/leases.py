@@ -13,14 +13,14 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.lease import LEASE_TTL_US, Grant, is_live
 from holdfast.model.states import HELD, Slot, Status, WaitReason
 from holdfast.model.worker_lease import WorkerLease
-from holdfast.store.memory.state import JobRow, MemoryState, MemoryWorkRow
+from holdfast.store.memory.state import JobRow, MemoryState, MemoryTransaction
 from holdfast.store.ports.leases import (
     AHEAD_US,
     WORKERS,
-    Beat,
-    ClaimAsk,
-    Held,
-    check_ask,
+    BeatResult,
+    ClaimRequest,
+    HeldLease,
+    check_claim_request,
     check_worker_lease,
 )
 
@@ -29,8 +29,8 @@ class MemoryLeases:
     def __init__(self, state: MemoryState) -> None:
         self._state = state
 
-    async def claim(self, request: ClaimAsk) -> list[Grant]:
-        check_ask(request)
+    async def claim(self, request: ClaimRequest) -> list[Grant]:
+        check_claim_request(request)
         with self._state.transaction() as work:
             rows = list(work.tables.jobs.values())
             held = [
@@ -39,7 +39,7 @@ class MemoryLeases:
                 if _is_held(row.head, request.token) and row.head.lease_owner == request.worker
             ]
             if held:  # an earlier claim with this token, whose reply was lost
-                return [_grant(row, row.head, _was_takeover(row)) for row in _in_order(held, request)]
+                return [_make_grant(row, row.head, _was_takeover(row)) for row in _sort_rows(held, request)]
             if request.incarnation is not None:
                 lease = work.tables.worker_leases.get(request.worker)
                 if lease is None or lease.incarnation != request.incarnation:
@@ -48,8 +48,8 @@ class MemoryLeases:
                 row = work.tables.jobs.get(request.handed.job_id)
                 if row is None or not _is_held(row.head, request.handed.lease_token):
                     return []
-                return [_take(work, row, request)] if row.head.fence == request.handed.fence else []
-            reachable = None if request.roots is None else _reach(rows, request.roots)
+                return [_claim_job(work, row, request)] if row.head.fence == request.handed.fence else []
+            reachable = None if request.roots is None else _find_reachable(rows, request.roots)
             ready = [
                 row
                 for row in rows
@@ -61,9 +61,9 @@ class MemoryLeases:
             if request.most is not None:
                 owned = [row.head for row in rows if row.head.lease_owner == request.worker]
                 room = min(room, request.most - sum(is_driven(head, work.tick, work.boot) for head in owned))
-            return [_take(work, row, request) for row in _in_order(ready, request)[: max(room, 0)]]
+            return [_claim_job(work, row, request) for row in _sort_rows(ready, request)[: max(room, 0)]]
 
-    async def renew(self, held: Sequence[Held], ttl_us: int = LEASE_TTL_US) -> set[str]:
+    async def renew(self, held: Sequence[HeldLease], ttl_us: int = LEASE_TTL_US) -> set[str]:
         renewed = set()
         with self._state.transaction() as work:
             for lease in held:
@@ -75,7 +75,7 @@ class MemoryLeases:
                 renewed.add(lease.job_id)
         return renewed
 
-    async def start(self, lease: WorkerLease) -> Beat:
+    async def start(self, lease: WorkerLease) -> BeatResult:
         check_worker_lease(lease)
         with self._state.transaction() as work:
             leases = work.tables.worker_leases
@@ -86,7 +86,7 @@ class MemoryLeases:
             work.hint(WORKERS)
             return _beat(work, lease.worker)
 
-    async def beat(self, lease: WorkerLease) -> Beat:
+    async def beat(self, lease: WorkerLease) -> BeatResult:
         with self._state.transaction() as work:
             leases = work.tables.worker_leases
             before = leases.get(lease.worker)
@@ -127,14 +127,14 @@ class MemoryLeases:
         return [head.job_id for head in sorted(expired, key=lambda h: (h.lease_expires_at, h.job_id))[:limit]]
 
 
-def _beat(work: MemoryWorkRow, worker: str) -> Beat:
+def _beat(work: MemoryTransaction, worker: str) -> BeatResult:
     leases = work.tables.worker_leases
-    return Beat(
+    return BeatResult(
         leases.get(worker), tuple(lease for _, lease in sorted(leases.items()) if lease.worker != worker)
     )
 
 
-def _expire(work: MemoryWorkRow, worker: str) -> int:
+def _expire(work: MemoryTransaction, worker: str) -> int:
     rows = [
         row
         for row in work.tables.jobs.values()
@@ -155,7 +155,7 @@ def _is_held(head: JobHead, token: str) -> bool:
     return head.status is Status.RUNNING and head.lease_token == token
 
 
-def _is_asked_for(head: JobHead, request: ClaimAsk) -> bool:
+def _is_asked_for(head: JobHead, request: ClaimRequest) -> bool:
     if request.namespace not in {None, head.namespace}:
         return False
     if request.suspect_at is not None and request.roots is None:
@@ -165,7 +165,7 @@ def _is_asked_for(head: JobHead, request: ClaimAsk) -> bool:
     return head.queue in request.queues and (not request.kinds or head.kind in request.kinds)
 
 
-def _reach(rows: Sequence[JobRow], roots: Sequence[str]) -> dict[str, int]:
+def _find_reachable(rows: Sequence[JobRow], roots: Sequence[str]) -> dict[str, int]:
     """The jobs that a restricted claim may take, each with the time for which it must have been ready."""
     children: dict[str, list[str]] = {}
     for row in rows:
@@ -189,7 +189,7 @@ def _reach(rows: Sequence[JobRow], roots: Sequence[str]) -> dict[str, int]:
     return dict.fromkeys(ahead, AHEAD_US) | dict.fromkeys(own, 0)
 
 
-def _is_claimable(head: JobHead, work: MemoryWorkRow, ready_for_us: int) -> bool:
+def _is_claimable(head: JobHead, work: MemoryTransaction, ready_for_us: int) -> bool:
     if head.session_slot is Slot.BEHIND:
         return False
     match head.status:
@@ -204,7 +204,7 @@ def _is_claimable(head: JobHead, work: MemoryWorkRow, ready_for_us: int) -> bool
             return False
 
 
-def _in_order(rows: list[JobRow], request: ClaimAsk) -> list[JobRow]:
+def _sort_rows(rows: list[JobRow], request: ClaimRequest) -> list[JobRow]:
     """By larger priority unless `by_age`, then older, then smaller id."""
 
     def rank(row: JobRow) -> tuple[int, int, str]:
@@ -213,7 +213,7 @@ def _in_order(rows: list[JobRow], request: ClaimAsk) -> list[JobRow]:
     return sorted(rows, key=rank)
 
 
-def _take(work: MemoryWorkRow, row: JobRow, request: ClaimAsk) -> Grant:
+def _claim_job(work: MemoryTransaction, row: JobRow, request: ClaimRequest) -> Grant:
     old = row.head
     takeover = old.status is Status.RUNNING and request.handed is None
     fence = old.fence + 1
@@ -235,10 +235,10 @@ def _take(work: MemoryWorkRow, row: JobRow, request: ClaimAsk) -> Grant:
         lease_expires_at=work.tick + request.lease_us,
         takeovers=old.takeovers + 1 if takeover else old.takeovers,
     )
-    return _grant(row, head, takeover)
+    return _make_grant(row, head, takeover)
 
 
-def _put(work: MemoryWorkRow, row: JobRow, **changes: object) -> JobHead:
+def _put(work: MemoryTransaction, row: JobRow, **changes: object) -> JobHead:
     head = msgspec.structs.replace(row.head, **changes)
     work.tables.jobs[head.job_id] = dataclasses.replace(row, head=head)
     return head
@@ -252,7 +252,7 @@ def _was_takeover(row: JobRow) -> bool:
     return newest.takeover
 
 
-def _grant(row: JobRow, head: JobHead, takeover: bool) -> Grant:
+def _make_grant(row: JobRow, head: JobHead, takeover: bool) -> Grant:
     return Grant(
         job_id=head.job_id,
         namespace=head.namespace,

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.errors import InvalidMove, KeyReused
 from holdfast.model.ledger import CallRow
 from holdfast.model.side_effects import CALL_MOVES, CallStatus
-from holdfast.store.memory.state import MemoryState, MemoryWorkRow
+from holdfast.store.memory.state import MemoryState, MemoryTransaction
 from holdfast.store.ports.ledger import Receipt
 
 
@@ -46,7 +46,7 @@ class MemoryLedger:
         return dict(Counter((r.tool_name, r.side_effect_class.value, r.status.value) for r in rows))
 
 
-def write_call(work: MemoryWorkRow, job_id: str, row: CallRow) -> None:
+def write_call(work: MemoryTransaction, job_id: str, row: CallRow) -> None:
     """Add the row to the job's ledger, or move the stored one. Raises KeyReused or InvalidMove."""
     job = work.tables.jobs[job_id]
     place = (row.step_key, row.generation)
@@ -58,19 +58,19 @@ def write_call(work: MemoryWorkRow, job_id: str, row: CallRow) -> None:
         row.args_digest,
         row.idempotency_key,
     ):
-        raise _key_reused(stored, row)
+        raise _make_key_error(stored, row)
     before = None if stored is None else stored.status
     if row.status not in CALL_MOVES[before]:
         raise InvalidMove(f"call {row.tool_call_id} cannot go from {before} to {row.status}")
     if stored is None:
         _check_call_id(work, row)
     else:
-        row = _moved_on(stored, row)
+        row = _update_row(stored, row)
     work.tables.keys[row.idempotency_key] = (job_id, *place)
     work.tables.jobs[job_id] = dataclasses.replace(job, calls={**job.calls, place: row})
 
 
-def _moved_on(stored: CallRow, row: CallRow) -> CallRow:
+def _update_row(stored: CallRow, row: CallRow) -> CallRow:
     """The stored row with the state of the new one. What was called, and when its intent was recorded, stays."""
     return msgspec.structs.replace(
         stored,
@@ -85,21 +85,21 @@ def _moved_on(stored: CallRow, row: CallRow) -> CallRow:
     )
 
 
-def _check_call_id(work: MemoryWorkRow, row: CallRow) -> None:
+def _check_call_id(work: MemoryTransaction, row: CallRow) -> None:
     calls = (call for job in work.tables.jobs.values() for call in job.calls.values())
     if any(call.tool_call_id == row.tool_call_id for call in calls):
         raise InvalidMove(f"there is another call {row.tool_call_id!r}")
 
 
-def _check_key(work: MemoryWorkRow, row: CallRow) -> None:
+def _check_key(work: MemoryTransaction, row: CallRow) -> None:
     """Raise KeyReused unless the key belongs to this job, step and generation."""
     user = work.tables.keys.get(row.idempotency_key)
     if user is not None and user != (row.job_id, row.step_key, row.generation):
         job_id, step_key, generation = user
-        raise _key_reused(work.tables.jobs[job_id].calls[step_key, generation], row)
+        raise _make_key_error(work.tables.jobs[job_id].calls[step_key, generation], row)
 
 
-def _key_reused(stored: CallRow, sent: CallRow) -> KeyReused:
+def _make_key_error(stored: CallRow, sent: CallRow) -> KeyReused:
     return KeyReused(
         f"key {sent.idempotency_key} belongs to job {stored.job_id}, step {stored.step_key!r}, "
         f"generation {stored.generation}, with its arguments",

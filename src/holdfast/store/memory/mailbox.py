@@ -12,10 +12,10 @@ from holdfast.model.mailbox import Mail, MailDraft, Sent, check_mail
 from holdfast.model.states import TERMINAL, Status, wakes
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.jobs import put_head
-from holdfast.store.memory.state import MemoryState, MemoryWorkRow, find_job, pack_struct, unpack_struct
+from holdfast.store.memory.state import MemoryState, MemoryTransaction, find_job, pack_struct, unpack_struct
 
 
-class MemoryPost:
+class MemoryMailbox:
     def __init__(self, state: MemoryState) -> None:
         self._state = state
 
@@ -35,7 +35,7 @@ class MemoryPost:
         return [Timer(step_key, due_at) for due_at, step_key in by_due]
 
 
-def send(work: MemoryWorkRow, draft: MailDraft) -> Sent:
+def send(work: MemoryTransaction, draft: MailDraft) -> Sent:
     """Store the letter, unless the job has ended or already has it; wake a job that waits for such mail."""
     check_mail(draft)
     job = find_job(work.tables, draft.job_id)
@@ -71,7 +71,7 @@ def send(work: MemoryWorkRow, draft: MailDraft) -> Sent:
     return Sent(letter.mail_seq, accepted=True, woke=woke)
 
 
-def set_timers(work: MemoryWorkRow, job_id: str, timers: Sequence[Timer]) -> None:
+def set_timers(work: MemoryTransaction, job_id: str, timers: Sequence[Timer]) -> None:
     """Set the timers; remove those that are due at None."""
     job = work.tables.jobs[job_id]
     open_timers = dict(job.timers)
@@ -83,5 +83,5 @@ def set_timers(work: MemoryWorkRow, job_id: str, timers: Sequence[Timer]) -> Non
     work.tables.jobs[job_id] = dataclasses.replace(job, timers=open_timers)
 
 
-def clear_timers(work: MemoryWorkRow, job_id: str) -> None:
+def clear_timers(work: MemoryTransaction, job_id: str) -> None:
     work.tables.jobs[job_id] = dataclasses.replace(work.tables.jobs[job_id], timers={})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft
 from holdfast.model.queue_limits import Load, QueueLimits, admit, check_limits
 from holdfast.model.states import Status
-from holdfast.store.memory.state import MemoryState, MemoryWorkRow
+from holdfast.store.memory.state import MemoryState, MemoryTransaction
 
 
 class MemoryQueues:
@@ -25,7 +25,7 @@ class MemoryQueues:
         return [limits[place] for place in sorted(limits) if place[0] == namespace]
 
 
-def make_room(work: MemoryWorkRow, draft: JobDraft) -> None:
+def make_room(work: MemoryTransaction, draft: JobDraft) -> None:
     """Raise Busy unless one more job fits into its queue."""
     place = (draft.namespace, draft.queue)
     if place in work.tables.limits:

@@ -19,9 +19,9 @@ from holdfast.model.retention import (
 )
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import TERMINAL
-from holdfast.store.memory.blobs import loose
-from holdfast.store.memory.state import JobRow, MemoryState, MemoryWorkRow, Tables, TombRow
-from holdfast.store.ports.retention import Freed
+from holdfast.store.memory.blobs import find_unreferenced
+from holdfast.store.memory.state import JobRow, MemoryState, MemoryTransaction, Tables, TombRow
+from holdfast.store.ports.retention import FreedBlobs
 
 
 class MemoryRetention:
@@ -36,7 +36,7 @@ class MemoryRetention:
             if job_id > after
             and row.head.status in TERMINAL
             and row.events[-1].at <= now - policy.older_than_us
-            and _pruned(tables, job_id) is not policy.how
+            and _find_pruning(tables, job_id) is not policy.how
         ]
         return found[:limit]
 
@@ -45,37 +45,37 @@ class MemoryRetention:
     ) -> list[Pruned]:
         with self._state.transaction() as work:
             rows = [work.tables.jobs[job_id] for job_id in sorted(set(job_ids)) if job_id in work.tables.jobs]
-            pruned = [_judged(work, row, policy) for row in rows]
+            pruned = [_judge(work, row, policy) for row in rows]
             for row, result in zip(rows, pruned, strict=True):
                 if result.kept is None and not dry_run:
-                    _carry_out(work, row, policy.how)
+                    _prune_job(work, row, policy.how)
             return pruned
 
     async def find_tombstone(self, job_id: str) -> Tombstone | None:
         tomb = self._state.tables.tombs.get(job_id)
         return None if tomb is None else tomb.stone
 
-    async def collect(self, *, grace_us: int, batch: int, dry_run: bool = False) -> Freed:
+    async def collect(self, *, grace_us: int, batch: int, dry_run: bool = False) -> FreedBlobs:
         with self._state.transaction() as work:
             old = [
                 (namespace, digest, len(row.body))
                 for namespace in sorted(work.tables.namespaces)
-                for digest, row in loose(work.tables, namespace)
+                for digest, row in find_unreferenced(work.tables, namespace)
                 if row.created_at + grace_us <= work.wall
             ]
             for namespace, digest, _ in () if dry_run else old:
                 del work.tables.blobs[namespace, digest]
-            return Freed(len(old), sum(size for _, _, size in old))
+            return FreedBlobs(len(old), sum(size for _, _, size in old))
 
 
-def _pruned(tables: Tables, job_id: str) -> How | None:
+def _find_pruning(tables: Tables, job_id: str) -> How | None:
     tomb = tables.tombs.get(job_id)
     return None if tomb is None else tomb.stone.how
 
 
-def _judged(work: MemoryWorkRow, row: JobRow, policy: RetentionPolicy) -> Pruned:
+def _judge(work: MemoryTransaction, row: JobRow, policy: RetentionPolicy) -> Pruned:
     job_id = row.head.job_id
-    reason = find_reason_to_keep(_standing(work.tables, row), policy, now=work.wall)
+    reason = find_reason_to_keep(_find_standing(work.tables, row), policy, now=work.wall)
     if reason is not None:
         return Pruned(job_id=job_id, kept=reason)
     sizes = [
@@ -86,7 +86,7 @@ def _judged(work: MemoryWorkRow, row: JobRow, policy: RetentionPolicy) -> Pruned
     return Pruned(job_id=job_id, events=len(sizes), size=sum(sizes))
 
 
-def _standing(tables: Tables, row: JobRow) -> Standing:
+def _find_standing(tables: Tables, row: JobRow) -> Standing:
     head = row.head
     parent = None if row.submission.parent_job_id is None else tables.jobs.get(row.submission.parent_job_id)
     unknown = {CallStatus.PREPARED, CallStatus.UNCERTAIN}
@@ -105,11 +105,11 @@ def _standing(tables: Tables, row: JobRow) -> Standing:
         children=sum(other.submission.parent_job_id == head.job_id for other in tables.jobs.values()),
         calls=len(row.calls),
         open_calls=sum(call.status in unknown for call in row.calls.values()),
-        pruned=_pruned(tables, head.job_id),
+        pruned=_find_pruning(tables, head.job_id),
     )
 
 
-def _carry_out(work: MemoryWorkRow, row: JobRow, how: How) -> None:
+def _prune_job(work: MemoryTransaction, row: JobRow, how: How) -> None:
     tables, head = work.tables, row.head
     if how is How.ERASE:
         events = tuple(

@@ -9,7 +9,7 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, Submitted, check_dr
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.schedule import Schedule, check_schedule, same_times
 from holdfast.store.memory.jobs import submit
-from holdfast.store.memory.state import MemoryState, MemoryWorkRow, pack_struct, unpack_struct
+from holdfast.store.memory.state import MemoryState, MemoryTransaction, pack_struct, unpack_struct
 
 _CURSOR = "schedules"
 
@@ -34,7 +34,7 @@ class MemorySchedules:
             return unpack_struct(new, "input")
 
     async def get(self, schedule_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Schedule:
-        return unpack_struct(_found(self._state.tables.schedules, schedule_id, namespace), "input")
+        return unpack_struct(_get_schedule(self._state.tables.schedules, schedule_id, namespace), "input")
 
     async def list(
         self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, cursor: str | None = None
@@ -72,18 +72,18 @@ class MemorySchedules:
             if stored is None or stored.paused or unpack_struct(stored, "input") != schedule:
                 return None
             work.tables.schedules[place] = msgspec.structs.replace(stored, next_at=next_at)
-            return None if job is None else _submitted(work, job)
+            return None if job is None else _submit(work, job)
 
     async def pause(self, schedule_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Schedule:
         with self._state.transaction() as work:
-            stored = _found(work.tables.schedules, schedule_id, namespace)
+            stored = _get_schedule(work.tables.schedules, schedule_id, namespace)
             paused = msgspec.structs.replace(stored, paused=True)
             work.tables.schedules[namespace, schedule_id] = paused
             return unpack_struct(paused, "input")
 
     async def resume(self, schedule_id: str, next_at: int, *, namespace: str = DEFAULT_NAMESPACE) -> Schedule:
         with self._state.transaction() as work:
-            stored = _found(work.tables.schedules, schedule_id, namespace)
+            stored = _get_schedule(work.tables.schedules, schedule_id, namespace)
             if stored.paused:
                 stored = msgspec.structs.replace(stored, paused=False, next_at=next_at)
             work.tables.schedules[namespace, schedule_id] = stored
@@ -94,13 +94,13 @@ class MemorySchedules:
             return work.tables.schedules.pop((namespace, schedule_id), None) is not None
 
 
-def _found(schedules: dict[tuple[str, str], Schedule], schedule_id: str, namespace: str) -> Schedule:
+def _get_schedule(schedules: dict[tuple[str, str], Schedule], schedule_id: str, namespace: str) -> Schedule:
     if (namespace, schedule_id) not in schedules:
         raise NotFound(f"there is no schedule {schedule_id!r}", hint="Put one there first.")
     return schedules[namespace, schedule_id]
 
 
-def _submitted(work: MemoryWorkRow, job: JobDraft) -> Submitted:
+def _submit(work: MemoryTransaction, job: JobDraft) -> Submitted:
     """Submit the job of this due time. A job of another request under the same key is left as it is."""
     try:
         return submit(work, job, admitting=True)

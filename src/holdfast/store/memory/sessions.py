@@ -34,7 +34,7 @@ from holdfast.store.memory.blobs import collect, keep_large
 from holdfast.store.memory.inbox import check_owned, complete
 from holdfast.store.memory.state import (
     MemoryState,
-    MemoryWorkRow,
+    MemoryTransaction,
     SessionRow,
     TurnRow,
     pack_struct,
@@ -56,18 +56,18 @@ class MemorySessions:
     async def load(
         self, session_id: str, scope: SessionScope = FULL_GRAPH, *, namespace: str = DEFAULT_NAMESPACE
     ) -> SessionView | None:
-        session = self._row(namespace, session_id)
+        session = self._get_row(namespace, session_id)
         if session.checkpoint is None:  # nothing was committed yet
             return None
         return SessionView(
             session_id=session_id,
             revision=session.revision,
-            graph=_graph(session, scope),
+            graph=_build_graph(session, scope),
             frames=tuple(unpack_struct(frame, "assignment", "options") for frame in session.frames.values()),
             frame_id=session.frame_id,
             checkpoint=unpack_struct(session.checkpoint, "options"),
             checkpoint_ref=session.checkpoint_ref,
-            usage=() if scope.head_only else _merged(session.usage),
+            usage=() if scope.head_only else _merge_usage(session.usage),
         )
 
     async def list(
@@ -89,7 +89,7 @@ class MemorySessions:
         }
         names = sorted(job_times.keys() | committed.keys(), reverse=True)
         if text is not None:
-            names = [name for name in names if _plain(text) in _plain(name)]
+            names = [name for name in names if _lower_ascii(text) in _lower_ascii(name)]
         if cursor is not None:
             (last,) = decode_cursor("sessions", cursor, keys=1)
             names = [name for name in names if name < str(last)]
@@ -110,7 +110,7 @@ class MemorySessions:
     async def node(
         self, session_id: str, node_id: str, *, namespace: str = DEFAULT_NAMESPACE
     ) -> SessionNode | None:
-        session = self._row(namespace, session_id)
+        session = self._get_row(namespace, session_id)
         if node_id not in session.nodes or node_id in session.hidden:
             return None
         return unpack_struct(session.nodes[node_id], "body")
@@ -129,7 +129,7 @@ class MemorySessions:
             work.tables.sessions[namespace, meta.session_id] = changed
 
     async def meta(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> SessionMeta | None:
-        meta = self._row(namespace, session_id).meta
+        meta = self._get_row(namespace, session_id).meta
         return None if meta is None else unpack_struct(meta, "relation")
 
     async def tombstone(
@@ -160,7 +160,7 @@ class MemorySessions:
         with self._state.transaction() as work:
             return collect(work, namespace, older_than_us)
 
-    def _row(self, namespace: str, session_id: str) -> SessionRow:
+    def _get_row(self, namespace: str, session_id: str) -> SessionRow:
         return self._state.tables.sessions.get((namespace, session_id), SessionRow())
 
 
@@ -168,7 +168,7 @@ class MemorySessions:
 
 
 def commit_turn(
-    work: MemoryWorkRow, namespace: str, commit: TurnCommit, handle: str | None = None
+    work: MemoryTransaction, namespace: str, commit: TurnCommit, handle: str | None = None
 ) -> Committed:
     """Commit the turn, or return the result of an earlier try. The contract defines the order of the checks."""
     check_commit(commit)
@@ -176,12 +176,12 @@ def commit_turn(
     place = (namespace, commit.session_id)
     session = work.tables.sessions.get(place, SessionRow())
     _check_binding(work, namespace, handle, commit.session_id)
-    first = _replayed(session, commit)
+    first = _find_replay(session, commit)
     if first is not None:
         return first
     _check_head(session, commit)
     used = [row for done in commit.completes for row in check_owned(work, namespace, commit.session_id, done)]
-    session = _advanced(session, commit)
+    session = _advance(session, commit)
     work.tables.sessions[place] = session
     _keep_bodies(work, namespace, commit)
     complete(work, namespace, commit.session_id, used, "" if commit.stamp is None else commit.stamp.turn_id)
@@ -190,7 +190,7 @@ def commit_turn(
     return Committed(session.revision, session.checkpoint_ref)
 
 
-def _check_binding(work: MemoryWorkRow, namespace: str, handle: str | None, session_id: str) -> None:
+def _check_binding(work: MemoryTransaction, namespace: str, handle: str | None, session_id: str) -> None:
     if handle is not None:
         check_name(handle, "handle")
     bound = None if handle is None else work.tables.handles.get((namespace, handle))
@@ -198,12 +198,12 @@ def _check_binding(work: MemoryWorkRow, namespace: str, handle: str | None, sess
         raise SessionBound(f"handle {handle!r} serves session {bound!r}, not {session_id!r}")
 
 
-def _bind(work: MemoryWorkRow, namespace: str, handle: str | None, session_id: str) -> None:
+def _bind(work: MemoryTransaction, namespace: str, handle: str | None, session_id: str) -> None:
     if handle is not None:
         work.tables.handles[namespace, handle] = session_id
 
 
-def _replayed(session: SessionRow, commit: TurnCommit) -> Committed | None:
+def _find_replay(session: SessionRow, commit: TurnCommit) -> Committed | None:
     """The result of an earlier commit of this turn, if there was one."""
     turn = None if commit.stamp is None else session.turns.get(commit.stamp.turn_id)
     if commit.stamp is None or turn is None:
@@ -222,13 +222,13 @@ def _check_head(session: SessionRow, commit: TurnCommit) -> None:
         )
 
 
-def _advanced(session: SessionRow, commit: TurnCommit) -> SessionRow:
+def _advance(session: SessionRow, commit: TurnCommit) -> SessionRow:
     """The session one revision further. A node or frame that already exists keeps its position and gets the new
     content."""
     new = {node.node_id: pack_struct(node, "body") for node in commit.nodes}
     old_leaf = None if commit.replace else session.leaf_node_id
     last = commit.nodes[-1].node_id if commit.nodes else old_leaf
-    result = Committed(session.revision + 1, _checkpoint_ref(commit.checkpoint))
+    result = Committed(session.revision + 1, _make_checkpoint_ref(commit.checkpoint))
     turns = dict(session.turns)
     if commit.stamp is not None:
         turns[commit.stamp.turn_id] = TurnRow(turn_hash=commit.stamp.turn_hash, result=result)
@@ -238,7 +238,7 @@ def _advanced(session: SessionRow, commit: TurnCommit) -> SessionRow:
         nodes=new if commit.replace else {**session.nodes, **new},
         hidden=frozenset() if commit.replace else session.hidden - new.keys(),
         leaf_node_id=commit.leaf_node_id if commit.leaf_node_id is not None else last,
-        frames={**session.frames, **_packed_frames(commit.frames)},
+        frames={**session.frames, **_pack_frames(commit.frames)},
         frame_id=commit.frame_id if commit.frame_id is not None else session.frame_id,
         checkpoint=pack_struct(commit.checkpoint, "options"),
         checkpoint_ref=result.checkpoint_ref,
@@ -247,11 +247,11 @@ def _advanced(session: SessionRow, commit: TurnCommit) -> SessionRow:
     )
 
 
-def _packed_frames(frames: Iterable[Frame]) -> Mapping[str, Frame]:
+def _pack_frames(frames: Iterable[Frame]) -> Mapping[str, Frame]:
     return {frame.frame_id: pack_struct(frame, "assignment", "options") for frame in frames}
 
 
-def _keep_bodies(work: MemoryWorkRow, namespace: str, commit: TurnCommit) -> None:
+def _keep_bodies(work: MemoryTransaction, namespace: str, commit: TurnCommit) -> None:
     """Store every large body of the turn as a blob."""
     for node in commit.nodes:
         keep_large(work, namespace, canonical.encode(node.body))
@@ -262,7 +262,7 @@ def _keep_bodies(work: MemoryWorkRow, namespace: str, commit: TurnCommit) -> Non
     keep_large(work, namespace, commit.checkpoint.execution_state)
 
 
-def _checkpoint_ref(checkpoint: SessionCheckpoint) -> str:
+def _make_checkpoint_ref(checkpoint: SessionCheckpoint) -> str:
     """The hex SHA-256 of the checkpoint's document, in which bytes are replaced by their digests."""
     document = {
         name: hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else value
@@ -274,7 +274,7 @@ def _checkpoint_ref(checkpoint: SessionCheckpoint) -> str:
 # ── loading ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _graph(session: SessionRow, scope: SessionScope) -> Graph:
+def _build_graph(session: SessionRow, scope: SessionScope) -> Graph:
     visible = [node for node_id, node in session.nodes.items() if node_id not in session.hidden]
     leaf = session.leaf_node_id
     if scope.head_only:
@@ -285,7 +285,7 @@ def _graph(session: SessionRow, scope: SessionScope) -> Graph:
     return Graph(tuple(unpack_struct(node, "body") for node in visible), leaf)
 
 
-def _merged(usage: Iterable[Usage]) -> tuple[Usage, ...]:
+def _merge_usage(usage: Iterable[Usage]) -> tuple[Usage, ...]:
     """The sums by source and model, in the order of first use."""
     sums: dict[tuple[str, str], Usage] = {}
     for used in usage:
@@ -301,6 +301,6 @@ def _merged(usage: Iterable[Usage]) -> tuple[Usage, ...]:
     return tuple(sums.values())
 
 
-def _plain(text: str) -> str:
+def _lower_ascii(text: str) -> str:
     """A to Z in lower case; other letters unchanged."""
     return "".join(char.lower() if char.isascii() else char for char in text)

@@ -38,7 +38,7 @@ from holdfast.model.streams import Passage
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.model.worker_presence import Presence
 from holdfast.store.ports.attachments import AttachmentIntent
-from holdfast.store.ports.cache import Cached
+from holdfast.store.ports.cache import CachedResponse
 from holdfast.store.ports.metadata import MetadataEntry
 from holdfast.store.store_clock import HostStoreClock
 
@@ -149,7 +149,7 @@ class Tables:
     handles: dict[tuple[str, str], str] = field(default_factory=dict)  # (namespace, handle) → session id
     attachments: dict[tuple[str, str], AttachmentIntent] = field(default_factory=dict)  # (namespace, id)
     blobs: dict[tuple[str, str], BlobRow] = field(default_factory=dict)  # (namespace, hex digest)
-    cache: dict[tuple[str, bytes], Cached] = field(default_factory=dict)  # (namespace, key)
+    cache: dict[tuple[str, bytes], CachedResponse] = field(default_factory=dict)  # (namespace, key)
     metadata: dict[str, MetadataEntry] = field(default_factory=dict)  # key; value packed
     tombs: dict[str, TombRow] = field(default_factory=dict)
     accounts: dict[str, BudgetAccount] = field(default_factory=dict)  # budget id
@@ -170,7 +170,7 @@ class Tables:
 
 
 @dataclass
-class MemoryWorkRow:
+class MemoryTransaction:
     """One transaction: its own copy of the tables, its instant, and the wake-ups to send once it is committed."""
 
     tables: Tables
@@ -200,10 +200,10 @@ class MemoryState:
         self._hint = hint
 
     @contextmanager
-    def transaction(self) -> Iterator[MemoryWorkRow]:
+    def transaction(self) -> Iterator[MemoryTransaction]:
         """Commit the changes and send the wake-ups at the end of the block; if the block raises, do neither."""
         clock = self.clock
-        work = MemoryWorkRow(
+        work = MemoryTransaction(
             self.tables.copy(), self.ids, self.epoch, clock.wall_us(), clock.tick_us(), clock.boot()
         )
         yield work

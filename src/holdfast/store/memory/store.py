@@ -18,7 +18,7 @@ from holdfast.store.memory.jobs import MemoryJobs
 from holdfast.store.memory.journal import MemoryJournal
 from holdfast.store.memory.leases import MemoryLeases
 from holdfast.store.memory.ledger import MemoryLedger
-from holdfast.store.memory.mailbox import MemoryPost
+from holdfast.store.memory.mailbox import MemoryMailbox
 from holdfast.store.memory.metadata import MemoryMetadata
 from holdfast.store.memory.namespaces import MemoryNamespaces
 from holdfast.store.memory.queue_limits import MemoryQueues
@@ -26,7 +26,7 @@ from holdfast.store.memory.retention import MemoryRetention
 from holdfast.store.memory.schedules import MemorySchedules
 from holdfast.store.memory.sessions import MemorySessions
 from holdfast.store.memory.state import MemoryState
-from holdfast.store.memory.store_stats import MemoryWatch
+from holdfast.store.memory.store_stats import MemoryStoreStats
 from holdfast.store.memory.streams import MemoryStreams
 from holdfast.store.memory.wakeups import MemoryWakeups
 from holdfast.store.memory.work_items import MemoryWork
@@ -72,7 +72,7 @@ class MemoryStore:
         self.journal: Journal = MemoryJournal(state)
         self.leases: Leases = MemoryLeases(state)
         self.ledger: Ledger = MemoryLedger(state)
-        self.post: Mailbox = MemoryPost(state)
+        self.post: Mailbox = MemoryMailbox(state)
         self.sessions: Sessions = MemorySessions(state)
         self.inbox: Inbox = MemoryInbox(state)
         self.attachments: Attachments = MemoryAttachments(state)
@@ -88,7 +88,7 @@ class MemoryStore:
         self.queues: Queues = MemoryQueues(state)
         self.keys: ApiKeys = MemoryKeys(state)
         self.audit: Audit = MemoryAudit(state)
-        self.vitals: StoreStatsReader = MemoryWatch(state)
+        self.vitals: StoreStatsReader = MemoryStoreStats(state)
         self.presences: WorkerPresences = MemoryPresences(state)
         self.work: WorkItemStore = MemoryWork(state)
         self.entries: AgentEntries = MemoryEntries(state)

@@ -13,11 +13,11 @@ from holdfast.store.memory.state import MemoryState
 _OPEN = (Status.PENDING, Status.RUNNING, Status.WAITING)
 
 
-class MemoryWatch:
+class MemoryStoreStats:
     def __init__(self, state: MemoryState) -> None:
         self._state = state
 
-    async def look(self) -> StoreStats:
+    async def read(self) -> StoreStats:
         clock, tables = self._state.clock, self._state.tables
         now = clock.wall_us()
         heads = [row.head for row in tables.jobs.values() if row.head.status in _OPEN]

@@ -19,7 +19,7 @@ class MemoryWork:
     def __init__(self, state: MemoryState) -> None:
         self._state = state
 
-    def _rows(self) -> list[WorkRow]:
+    def _list_rows(self) -> list[WorkRow]:
         rows = self._state.tables.jobs.values()
         return [WorkRow(row.work, row.head) for row in rows if row.work is not None]
 
@@ -30,24 +30,28 @@ class MemoryWork:
     async def list(
         self, work_filter: WorkWhich, *, limit: int = 100, cursor: str | None = None
     ) -> Page[WorkRow]:
-        found = sorted((row for row in self._rows() if _fits(row, work_filter)), key=_id, reverse=True)
+        found = sorted(
+            (row for row in self._list_rows() if _fits(row, work_filter)), key=_get_job_id, reverse=True
+        )
         if cursor is not None:
             (last,) = decode_cursor(_CURSOR, cursor, keys=1)
-            found = [row for row in found if _id(row) < str(last)]
+            found = [row for row in found if _get_job_id(row) < str(last)]
         page = tuple(found[:limit])
-        return Page(page, encode_cursor(_CURSOR, _id(page[-1])) if page and len(found) > limit else None)
+        return Page(
+            page, encode_cursor(_CURSOR, _get_job_id(page[-1])) if page and len(found) > limit else None
+        )
 
     async def counts(
         self, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[tuple[str, Status, WaitReason | None], int]:
-        rows = [row for row in self._rows() if row.head.namespace == namespace]
+        rows = [row for row in self._list_rows() if row.head.namespace == namespace]
         return dict(Counter((row.item.project, row.head.status, row.head.wait_reason) for row in rows))
 
     async def find_unclaimed(self, limit: int = 100) -> Sequence[str]:
         now = self._state.clock.wall_us()
         found = [
             row.head.job_id
-            for row in self._rows()
+            for row in self._list_rows()
             if row.head.status is Status.PENDING
             and (row.head.mail_seq > 0 or (row.item.deadline_at is not None and row.item.deadline_at <= now))
         ]
@@ -57,7 +61,7 @@ class MemoryWork:
         since = self._state.clock.wall_us() - grace_us
         kinds = {
             row.head.kind
-            for row in self._rows()
+            for row in self._list_rows()
             if row.item.preferred_type
             and row.item.capability in capabilities
             and row.head.status is Status.PENDING
@@ -66,7 +70,7 @@ class MemoryWork:
         return sorted(kinds)
 
 
-def _id(row: WorkRow) -> str:
+def _get_job_id(row: WorkRow) -> str:
     return row.head.job_id
 
 

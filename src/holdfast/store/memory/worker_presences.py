@@ -48,7 +48,9 @@ class MemoryPresences:
         after = "" if cursor is None else str(decode_cursor(_CURSOR, cursor, keys=1)[0])
         rows = sorted(self._state.tables.presences.items())
         found = [
-            self._seen(row, now) for name, row in rows if name > after and now - row.seen_at < FORGOTTEN_US
+            self._to_seen_worker(row, now)
+            for name, row in rows
+            if name > after and now - row.seen_at < FORGOTTEN_US
         ]
         page = tuple(found[:limit])
         more = encode_cursor(_CURSOR, page[-1].presence.worker) if page and len(found) > limit else None
@@ -65,7 +67,7 @@ class MemoryPresences:
             if row.drain_asked_at is None:
                 row = work.tables.presences[worker] = replace(row, drain_asked_at=work.wall)
                 add_line(work, line)
-            return self._seen(row, work.wall)
+            return self._to_seen_worker(row, work.wall)
 
     async def remove(self, worker: str, identity: str) -> bool:
         with self._state.transaction() as work:
@@ -75,7 +77,7 @@ class MemoryPresences:
             del work.tables.presences[worker]
             return True
 
-    def _seen(self, row: PresenceRow, now: int) -> SeenWorker:
+    def _to_seen_worker(self, row: PresenceRow, now: int) -> SeenWorker:
         heads = (job.head for job in self._state.tables.jobs.values())
         name = row.presence.worker
         state = WorkerState.DRAINING if row.presence.draining else WorkerState.HERE

@@ -16,7 +16,7 @@ from holdfast.model.limits import BLOB_BYTES_MAX, DURATION_US_MAX
 KEY_BYTES = 32
 
 
-class Cached(msgspec.Struct, frozen=True):
+class CachedResponse(msgspec.Struct, frozen=True):
     """A response, when it was stored, and when it expires."""
 
     body: bytes
@@ -35,7 +35,7 @@ class CacheCounts(msgspec.Struct, frozen=True):
 class ResponseCache(Protocol):
     """Keys are SHA-256 digests of requests."""
 
-    async def get(self, key: bytes, *, namespace: str = DEFAULT_NAMESPACE) -> Cached | None:
+    async def get(self, key: bytes, *, namespace: str = DEFAULT_NAMESPACE) -> CachedResponse | None:
         """The response; None if there is none or it has expired."""
         ...
 

@@ -43,7 +43,7 @@ class Jobs(Protocol):
         """Head, lease and mail counters as they are now. Raises NotFound."""
         ...
 
-    async def look(self, job_id: str, *, events: int) -> tuple[JobHead, list[SealedEvent]]:
+    async def read_with_events(self, job_id: str, *, events: int) -> tuple[JobHead, list[SealedEvent]]:
         """The head, and at most `events` of the first events, both of one instant. Raises NotFound."""
         ...
 

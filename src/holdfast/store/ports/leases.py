@@ -21,7 +21,7 @@ WORKERS: Final = "workers"
 """Wake-up topic: a worker has started."""
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldLease(msgspec.Struct, frozen=True):
     """A lease, as its holder identifies it."""
 
     job_id: str
@@ -29,7 +29,7 @@ class Held(msgspec.Struct, frozen=True):
     lease_token: str
 
 
-class ClaimAsk(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's claim request. The worker chooses `token`: a repeat after a lost reply returns the same grants."""
 
     worker: str
@@ -58,7 +58,7 @@ class ClaimAsk(msgspec.Struct, frozen=True, kw_only=True):
     """The claim skips jobs that have lost this many holders without progress: another claimer runs them in isolation.
     Claims with `roots` or `handed` skip none."""
 
-    handed: Held | None = None
+    handed: HeldLease | None = None
     """Hand-over: claims this job alone, from the holder that still has this lease. It does not count as a takeover."""
 
     @property
@@ -73,14 +73,14 @@ def check_worker_lease(lease: WorkerLease) -> None:
     check_name(lease.incarnation, "incarnation of a worker lease")
 
 
-def check_ask(request: ClaimAsk) -> ClaimAsk:
+def check_claim_request(request: ClaimRequest) -> ClaimRequest:
     """Return the request, or raise an error that says what to change."""
     check_name(request.worker, "worker")
     check_name(request.token, "lease token")
     return request
 
 
-class Beat(msgspec.Struct, frozen=True):
+class BeatResult(msgspec.Struct, frozen=True):
     """The result of a beat: the row that now has the worker's name, if there is one, and the rows of all other
     workers."""
 
@@ -89,7 +89,7 @@ class Beat(msgspec.Struct, frozen=True):
 
 
 class Leases(Protocol):
-    async def start(self, lease: WorkerLease) -> Beat:
+    async def start(self, lease: WorkerLease) -> BeatResult:
         """Store the worker's lease, and send a wake-up for topic `workers`.
 
         Names are unique: a row of the same name and another incarnation belongs to a process that this one replaces.
@@ -97,11 +97,11 @@ class Leases(Protocol):
         """
         ...
 
-    async def beat(self, lease: WorkerLease) -> Beat:
+    async def beat(self, lease: WorkerLease) -> BeatResult:
         """Write the beat, if the row still exists and has this incarnation."""
         ...
 
-    async def claim(self, request: ClaimAsk) -> list[Grant]:
+    async def claim(self, request: ClaimRequest) -> list[Grant]:
         """Claim up to `limit` jobs: each then runs under this worker's token, with a larger fence than ever before.
 
         Claimable are, in these queues and of these kinds (no kinds: any): pending jobs that are ready, waiting jobs
@@ -115,7 +115,7 @@ class Leases(Protocol):
         """
         ...
 
-    async def renew(self, held: Sequence[Held], ttl_us: int = LEASE_TTL_US) -> set[str]:
+    async def renew(self, held: Sequence[HeldLease], ttl_us: int = LEASE_TTL_US) -> set[str]:
         """Renew these leases for `ttl_us` from now; returns the ids of the jobs that are still held.
 
         The lease of a job that is not among them is lost: stop driving it. A lease that has expired but was not taken

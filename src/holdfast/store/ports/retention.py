@@ -10,7 +10,7 @@ import msgspec
 from holdfast.model.retention import Pruned, RetentionPolicy, Tombstone
 
 
-class Freed(msgspec.Struct, frozen=True):
+class FreedBlobs(msgspec.Struct, frozen=True):
     """How many blobs were removed, and their bytes."""
 
     blobs: int
@@ -39,7 +39,7 @@ class Retention(Protocol):
         """The tombstone of a job that was erased or removed."""
         ...
 
-    async def collect(self, *, grace_us: int, batch: int, dry_run: bool = False) -> Freed:
+    async def collect(self, *, grace_us: int, batch: int, dry_run: bool = False) -> FreedBlobs:
         """Remove the blobs that nothing refers to and that were last stored at least `grace_us` ago; `batch` per
         commit."""
         ...

@@ -8,7 +8,7 @@ from holdfast.model.store_stats import StoreStats
 
 
 class StoreStatsReader(Protocol):
-    async def look(self) -> StoreStats:
+    async def read(self) -> StoreStats:
         """The statistics of the store at one instant.
 
         The cost grows with the number of unfinished jobs, not with that of ended ones: read it every few seconds, not

@@ -9,17 +9,17 @@ import msgspec
 
 from holdfast.errors import InvalidPayload
 from holdfast.model.streams import START, Cursor, Passage, check_passage
-from holdfast.store.ports.leases import Held
+from holdfast.store.ports.leases import HeldLease
 
 
-class Said(msgspec.Struct, frozen=True):
+class StreamAppend(msgspec.Struct, frozen=True):
     """A passage, and the lease under which it was emitted."""
 
-    held: Held
+    held: HeldLease
     passage: Passage
 
 
-def check_said(written: Said) -> Said:
+def check_stream_append(written: StreamAppend) -> StreamAppend:
     """Return the passage, or raise an error that says what is wrong with it."""
     check_passage(written.passage)
     if written.passage.fence != written.held.fence:
@@ -29,7 +29,7 @@ def check_said(written: Said) -> Said:
 
 
 class Streams(Protocol):
-    async def append(self, passages: Sequence[Said]) -> list[bool]:
+    async def append(self, passages: Sequence[StreamAppend]) -> list[bool]:
         """Append the passages, in one commit; returns for each whether it is in its job's stream.
 
         False: the lease is not the current one, and the passage was not written and never will be. The lease is checked

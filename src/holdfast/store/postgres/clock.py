@@ -6,13 +6,13 @@ from typing import Final
 
 from holdfast.store.postgres.connections import Connection
 from holdfast.store.postgres.transaction import PostgresTransaction
-from holdfast.store.store_clock import Look, ServerStoreClock, warn_of_step
+from holdfast.store.store_clock import ClockReading, ServerStoreClock, warn_of_step
 
 TRIES: Final = 5
 """Looks before it gives up. It looks again after each step that it, or meanwhile another process, has recorded."""
 
 
-async def look_at_server(connection: Connection, clock: ServerStoreClock) -> None:
+async def read_server_clock(connection: Connection, clock: ServerStoreClock) -> None:
     """Read the server's clock, so that the store clock predicts from now on; record a step if there is one. Any thread
     may call it, on a connection of its own event loop."""
     tx = PostgresTransaction(connection, clock)
@@ -25,7 +25,7 @@ async def look_at_server(connection: Connection, clock: ServerStoreClock) -> Non
         row = await tx.row("read_server_clock", settled=clock.read_settled_us())
         assert row is not None, "a store has a clock since it was made or migrated"
         server_us, step_us, epoch, seen_at = row
-        look = Look(server_us, step_us, epoch, seen_at, asked_tick, clock.tick_us(), submitted_at)
+        look = ClockReading(server_us, step_us, epoch, seen_at, asked_tick, clock.tick_us(), submitted_at)
         new_step_us = clock.judge(look)
         if new_step_us is None:
             return

@@ -30,7 +30,7 @@ _BETWEEN_STATEMENTS: Final = (HoldfastError, RunAgain, asyncpg.PostgresError)
 Connection: TypeAlias = "asyncpg.Connection[Any]"
 
 
-class One:
+class AcquiredConnection:
     """Context manager around a connection. A class, because a generator would cost more than the rest of it."""
 
     __slots__ = ("_connection", "_connections")
@@ -62,18 +62,18 @@ class Connections:
         """Called with a connection before its first use, and before any use while `is_stale()`."""
         self.is_stale: Callable[[], bool] = lambda: False
 
-    def one(self) -> One:
+    def acquire(self) -> AcquiredConnection:
         """Take a connection for the block; it is returned at its end."""
-        return One(self)
+        return AcquiredConnection(self)
 
     async def take(self) -> Connection:
         """Take a connection; no other task uses it until `give_back`."""
         await self._free.acquire()
         try:
-            idle = self._kept()
+            idle = self._pop_idle()
             connection = idle or await self._connect()
             if self.look is not None and (idle is None or self.is_stale()):
-                await self._look(self.look, connection)
+                await self._inspect_connection(self.look, connection)
         except BaseException:
             self._free.release()
             raise
@@ -81,7 +81,9 @@ class Connections:
         return connection
 
     @staticmethod
-    async def _look(look: Callable[[Connection], Awaitable[None]], connection: Connection) -> None:
+    async def _inspect_connection(
+        look: Callable[[Connection], Awaitable[None]], connection: Connection
+    ) -> None:
         try:
             await look(connection)
         except BaseException:
@@ -95,10 +97,10 @@ class Connections:
                 connection.terminate()
         finally:
             self._used.discard(connection)
-            self._keep(connection)
+            self._push_idle(connection)
             self._free.release()
 
-    def _kept(self) -> Connection | None:
+    def _pop_idle(self) -> Connection | None:
         """The connection that was used last, so that those that are not needed grow old."""
         while self._idle:
             connection, _ = self._idle.pop()
@@ -106,7 +108,7 @@ class Connections:
                 return connection
         return None
 
-    def _keep(self, connection: Connection) -> None:
+    def _push_idle(self, connection: Connection) -> None:
         now = asyncio.get_running_loop().time()
         if connection.is_closed():
             pass

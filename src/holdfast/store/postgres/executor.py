@@ -59,37 +59,37 @@ class PostgresExecutor:
         self._closed = False
 
     async def write(self, work: Work[T], *, gathered: bool = False) -> T:
-        return await self._patiently(lambda attempt: self._write(work, attempt))
+        return await self._run_with_retries(lambda attempt: self._write(work, attempt))
 
     def write_now(self, work: Work[T]) -> None:
         return None
 
-    async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:
+    async def run_statement(self, statement: str, /, **values: Value) -> Sequence[Row]:
         async def work(attempt: _Attempt) -> Sequence[Row]:
-            async with self.connections.one() as connection:
+            async with self.connections.acquire() as connection:
                 if attempt.unsure:
-                    await self._over(connection, attempt)
+                    await self._wait_until_decided(connection, attempt)
                 tx = PostgresTransaction(connection, self._clock)
                 # A statement without BEGIN is its own transaction: from here on it may be committed.
                 attempt.committing = True
                 attempt.backend = connection.get_server_pid()
                 return await tx.rows(statement, **values)
 
-        return await self._patiently(work)
+        return await self._run_with_retries(work)
 
     async def write_each(self, works: Sequence[Work[T]]) -> list[T | HoldfastError]:
-        return list(await asyncio.gather(*(self._outcome(work) for work in works)))
+        return list(await asyncio.gather(*(self._try_write(work) for work in works)))
 
-    async def _outcome(self, work: Work[T]) -> T | HoldfastError:
+    async def _try_write(self, work: Work[T]) -> T | HoldfastError:
         try:
             return await self.write(work)
         except HoldfastError as error:
             return error
 
     async def _write(self, work: Work[T], attempt: _Attempt) -> T:
-        async with self.connections.one() as connection:
+        async with self.connections.acquire() as connection:
             if attempt.unsure:
-                await self._over(connection, attempt)
+                await self._wait_until_decided(connection, attempt)
             tx = PostgresTransaction(connection, self._clock)
             transaction = connection.transaction()
             await transaction.start()
@@ -103,10 +103,10 @@ class PostgresExecutor:
             attempt.backend = connection.get_server_pid()
             attempt.hints += tx.hints
             await transaction.commit()
-        self.spread(attempt.hints)
+        self.send_wakeups(attempt.hints)
         return result
 
-    async def _over(self, connection: Connection, attempt: _Attempt) -> None:
+    async def _wait_until_decided(self, connection: Connection, attempt: _Attempt) -> None:
         """Wait until the try whose COMMIT was lost is decided. Raises TimeoutError at the deadline."""
         while await connection.fetchval(_AT_WORK, attempt.backend):
             if asyncio.get_running_loop().time() >= attempt.deadline:
@@ -115,25 +115,25 @@ class PostgresExecutor:
 
     async def read(self, work: Work[T], *, snapshot: bool = False, brief: bool = False) -> T:
         async def reading(_: _Attempt) -> T:
-            async with self.connections.one() as connection:
+            async with self.connections.acquire() as connection:
                 tx = PostgresTransaction(connection, self._clock)
                 if not snapshot:
                     return await work(tx)
                 async with connection.transaction(isolation="repeatable_read", readonly=True):
                     return await work(tx)
 
-        return await self._patiently(reading)
+        return await self._run_with_retries(reading)
 
     async def with_connection(self, run: Callable[[Connection], Awaitable[T]]) -> T:
         """Call the function with a connection and return its result; call it again if the connection breaks."""
 
         async def work(_: _Attempt) -> T:
-            async with self.connections.one() as connection:
+            async with self.connections.acquire() as connection:
                 return await run(connection)
 
-        return await self._patiently(work)
+        return await self._run_with_retries(work)
 
-    async def _patiently(self, run: _Run[T]) -> T:
+    async def _run_with_retries(self, run: _Run[T]) -> T:
         """Run, and retry while the server is away or the transaction collides; return the result."""
         if self._closed:
             msg = "the store is closed"
@@ -158,12 +158,12 @@ class PostgresExecutor:
                     attempt.committing = False
                     again = is_away(error) and loop.time() < attempt.deadline
                 if not again or self._closed:
-                    raise _final(error, unsure=attempt.unsure) from error
+                    raise _to_store_error(error, unsure=attempt.unsure) from error
             await pause(PAUSES_S[min(attempt.tries, len(PAUSES_S) - 1)])
             attempt.tries += 1
 
-    def spread(self, topics: Iterable[str]) -> None:
-        self._wakeups.spread(topics)
+    def send_wakeups(self, topics: Iterable[str]) -> None:
+        self._wakeups.send_wakeups(topics)
 
     async def close(self) -> None:
         """Close every connection; running work gets `patience_s` to finish."""
@@ -190,7 +190,7 @@ class _Attempt:
         self.unsure = False
 
 
-def _final(error: Exception, *, unsure: bool) -> HoldfastError:
+def _to_store_error(error: Exception, *, unsure: bool) -> HoldfastError:
     if unsure and is_away(error):
         return OutcomeUnknown(f"the connection broke during a commit and the server stayed away ({error})")
     return translate(error, "Postgres")

@@ -12,7 +12,7 @@ from holdfast.errors import InvalidSetting, TierNotKept
 from holdfast.model.ids import IdSource, check_name
 from holdfast.store.clock import Clock, SystemClock
 from holdfast.store.contract import Tier
-from holdfast.store.postgres.clock import look_at_server
+from holdfast.store.postgres.clock import read_server_clock
 from holdfast.store.postgres.connections import Connection, Connections
 from holdfast.store.postgres.errors import CONNECTION_LOST, translate
 from holdfast.store.postgres.executor import PostgresExecutor
@@ -94,7 +94,7 @@ async def open_postgres(
         await executor.close()
 
     try:
-        tier = _tier(details := await _settings(connections))
+        tier = _find_tier(details := await _read_settings(connections))
         await (migrate if migrating else require_current)(
             PostgresSchema(connections, schema, clock), migrations or load_migrations(POSTGRES)
         )
@@ -105,11 +105,11 @@ async def open_postgres(
         await write_first_rows(executor, ids)
     except ValueError as error:
         await close()
-        msg = f"{_without_password(url)} is not a valid Postgres address: {error}"
+        msg = f"{_remove_password(url)} is not a valid Postgres address: {error}"
         raise InvalidSetting(msg) from error
     except (asyncpg.PostgresError, TimeoutError, *CONNECTION_LOST) as error:
         await close()
-        raise translate(error, _without_password(url)) from error
+        raise translate(error, _remove_password(url)) from error
     except BaseException:
         await close()
         raise
@@ -119,10 +119,10 @@ async def open_postgres(
         wakeups,
         clock=store_clock,
         tier=tier,
-        address=_without_password(url),
+        address=_remove_password(url),
         details=details,
         close=close,
-        integrity=_integrity,
+        integrity=_check_integrity,
         codec=codec,
     )
 
@@ -133,29 +133,29 @@ async def _begin_server_clock(executor: PostgresExecutor, clock: ServerStoreCloc
     connections = executor.connections
 
     async def look(connection: Connection) -> None:
-        await look_at_server(connection, clock)
+        await read_server_clock(connection, clock)
 
     async def look_now() -> None:
         await executor.with_connection(look)
 
-    async with connections.one() as connection:
+    async with connections.acquire() as connection:
         await look(connection)
     connections.look, connections.is_stale = look, lambda: clock.age_us() >= STALE_US
     clock.look = look_now
 
 
-async def _integrity() -> list[str]:
+async def _check_integrity() -> list[str]:
     """Empty: Postgres checks its pages as it reads them; an administrator runs its own tools (amcheck, checksums)."""
     return []
 
 
-async def _settings(connections: Connections) -> dict[str, str]:
+async def _read_settings(connections: Connections) -> dict[str, str]:
     names = ("server_version", "fsync", "full_page_writes", "synchronous_commit", "server_version_num")
-    async with connections.one() as connection:
+    async with connections.acquire() as connection:
         return {name: str(await connection.fetchval("SELECT current_setting($1)", name)) for name in names}
 
 
-def _tier(details: dict[str, str]) -> Tier:
+def _find_tier(details: dict[str, str]) -> Tier:
     """The durability tier that the server's settings allow."""
     if int(details["server_version_num"]) < OLDEST_SERVER:
         msg = f"the server is PostgreSQL {details['server_version']}, Holdfast needs at least 15"
@@ -170,7 +170,7 @@ def _tier(details: dict[str, str]) -> Tier:
     return Tier.POSTGRES if durable else Tier.POSTGRES_REDUCED
 
 
-def _without_password(url: str) -> str:
+def _remove_password(url: str) -> str:
     scheme, separator, remainder = url.partition("://")
     login, at, place = remainder.rpartition("@")
     user = login.partition(":")[0]

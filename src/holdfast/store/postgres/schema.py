@@ -7,7 +7,7 @@ from typing import Final
 from holdfast.store.clock import Clock
 from holdfast.store.postgres.connections import Connection, Connections
 from holdfast.store.sql.dialect import POSTGRES, render
-from holdfast.store.sql.migrate import MIN_READER, RECORD, Applied, Migration
+from holdfast.store.sql.migrate import MIN_READER, RECORD, AppliedMigration, Migration
 
 LOCK: Final = 0x484F4C44
 """The advisory lock of all migrations: of two processes that start together, the second waits."""
@@ -19,30 +19,30 @@ class PostgresSchema:
         self._schema = schema
         self._clock = clock
 
-    async def list_applied(self) -> list[Applied]:
+    async def list_applied(self) -> list[AppliedMigration]:
         if not await self._has("schema_migrations"):
             return []
-        async with self._connections.one() as connection:
+        async with self._connections.acquire() as connection:
             rows = await connection.fetch(
                 "SELECT number, name, digest FROM schema_migrations ORDER BY number"
             )
-        return [Applied(*row) for row in rows]
+        return [AppliedMigration(*row) for row in rows]
 
     async def min_reader(self) -> int:
         if not await self._has("store_state"):
             return 0
-        async with self._connections.one() as connection:
+        async with self._connections.acquire() as connection:
             return int(await connection.fetchval("SELECT min_reader FROM store_state") or 0)
 
     async def _has(self, table: str) -> bool:
-        async with self._connections.one() as connection:
+        async with self._connections.acquire() as connection:
             found = await connection.fetchval(
                 "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = $2", self._schema, table
             )
         return found is not None
 
     async def apply(self, *migrations: Migration) -> list[Migration]:
-        async with self._connections.one() as connection, connection.transaction():
+        async with self._connections.acquire() as connection, connection.transaction():
             # No time limit for a migration, nor for waiting for that of another process. The lock of a table that is in
             # use has the usual limit: all other statements on the table queue up behind a waiting migration.
             await connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")

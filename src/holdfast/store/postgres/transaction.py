@@ -9,7 +9,7 @@ import asyncpg
 
 from holdfast.store.executor import Row, Value
 from holdfast.store.sql.dialect import POSTGRES, TIMES
-from holdfast.store.sql.loader import statements
+from holdfast.store.sql.loader import load_statements
 from holdfast.store.store_clock import StoreClock
 
 
@@ -39,20 +39,20 @@ class PostgresTransaction:
         return [row for each in values for row in await self._fetch(statement, each)]
 
     async def change_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> int:
-        return sum([await self._changed(statement, each) for each in values])
+        return sum([await self._count_changed(statement, each) for each in values])
 
     def hint(self, topic: str) -> None:
         self.hints.append(topic)
 
     async def _fetch(self, name: str, values: Mapping[str, Value]) -> Sequence[Row]:
-        rows: Sequence[Row] = await self._connection.fetch(*self._call(name, values))
+        rows: Sequence[Row] = await self._connection.fetch(*self._build_call(name, values))
         return rows
 
-    async def _changed(self, name: str, values: Mapping[str, Value]) -> int:
-        status: str = await self._connection.execute(*self._call(name, values))
+    async def _count_changed(self, name: str, values: Mapping[str, Value]) -> int:
+        status: str = await self._connection.execute(*self._build_call(name, values))
         return int(status.rpartition(" ")[2])
 
-    def _call(self, name: str, values: Mapping[str, Value]) -> tuple[Any, ...]:
+    def _build_call(self, name: str, values: Mapping[str, Value]) -> tuple[Any, ...]:
         """The text and its arguments, in the order of their numbers."""
         text, names, timed = _READY[name]
         arguments = {**values, **self._clock.times()} if timed else values
@@ -61,5 +61,5 @@ class PostgresTransaction:
 
 _READY = {
     name: (statement.text, statement.names, not TIMES.isdisjoint(statement.names))
-    for name, statement in statements(POSTGRES).items()
+    for name, statement in load_statements(POSTGRES).items()
 }

@@ -60,9 +60,9 @@ class PostgresWakeups:
         return await self._board.wait(topics, timeout_s)
 
     def hint(self, topic: str) -> None:
-        self.spread((topic,))
+        self.send_wakeups((topic,))
 
-    def spread(self, topics: Iterable[str]) -> None:
+    def send_wakeups(self, topics: Iterable[str]) -> None:
         """Send hints to every waiter for one of these topics; in this process at once, in others with the next
         message."""
         unique = dict.fromkeys(topics)
@@ -75,9 +75,9 @@ class PostgresWakeups:
 
     async def _send(self) -> None:
         while self._unsent:
-            message = self._next_message()
+            message = self._pop_message()
             with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                async with self._connections.one() as connection:
+                async with self._connections.acquire() as connection:
                     self._expect((connection.get_server_pid(), message))
                     await connection.execute("SELECT pg_notify($1, $2)", self._channel, message)
 
@@ -89,7 +89,7 @@ class PostgresWakeups:
         if len(self._echoes) > ECHOES_MAX:
             self._echoes.clear()
 
-    def _next_message(self) -> str:
+    def _pop_message(self) -> str:
         parts: list[str] = []
         size = 0
         for topic in list(self._unsent):
@@ -109,13 +109,13 @@ class PostgresWakeups:
                 try:
                     broken = asyncio.Event()
                     connection.add_termination_listener(lambda _, broken=broken: broken.set())
-                    await connection.add_listener(self._channel, self._heard)
+                    await connection.add_listener(self._channel, self._receive)
                     self._echoes.clear()
                     if not first:
                         self._board.wake_all()
                     first = False
                     ready.set()
-                    await self._until_broken(connection, broken)
+                    await self._wait_until_broken(connection, broken)
                 finally:
                     with contextlib.suppress(Exception):
                         connection.terminate()
@@ -124,7 +124,7 @@ class PostgresWakeups:
                     raise
             await pause(RETRY_S)
 
-    async def _until_broken(self, connection: Connection, broken: asyncio.Event) -> None:
+    async def _wait_until_broken(self, connection: Connection, broken: asyncio.Event) -> None:
         """Wait until the connection breaks. A half-open connection looks alive, so a statement checks it now and
         then."""
         while True:
@@ -134,7 +134,7 @@ class PostgresWakeups:
                 return
             await connection.execute("SELECT 1", timeout=CHECK_EVERY_S)
 
-    def _heard(self, _connection: object, pid: int, _channel: str, message: object) -> None:
+    def _receive(self, _connection: object, pid: int, _channel: str, message: object) -> None:
         if self._echoes.pop((pid, str(message)), self) is self:
             self._board.deliver(str(message).split("\n"))
 

@@ -44,7 +44,7 @@ _SERVER_US: Final = "(extract(epoch from statement_timestamp()) * 1000000)::bigi
 _STORE_US: Final = f"{_SERVER_US} - CAST(:step AS bigint)"
 
 
-def _unless_stepped(prediction: str) -> str:
+def _format_clock_expression(prediction: str) -> str:
     """The server's clock less its known steps, while it agrees with the process's prediction; else the prediction,
     because the server's clock was set a moment ago. Without a `step` (tests that bring a clock) the prediction is
     used."""
@@ -89,8 +89,8 @@ SQLITE: Final = Dialect(
 POSTGRES: Final = Dialect(
     name="postgres",
     tokens={
-        "now": _unless_stepped("now"),
-        "tick": _unless_stepped("tick"),
+        "now": _format_clock_expression("now"),
+        "tick": _format_clock_expression("tick"),
         "wall": f"coalesce(CAST(:wall AS bigint), {_SERVER_US})",
         "boot": "CAST(:boot AS text)",
         "text": 'TEXT COLLATE "C"',
@@ -114,7 +114,7 @@ _TOKEN: Final = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _PARAMETER: Final = re.compile(r"(?<![:\w]):(\w+)")
 
 
-class Compiled(msgspec.Struct, frozen=True):
+class CompiledStatement(msgspec.Struct, frozen=True):
     """A statement in the form that its driver takes. `names` are the parameters, in the order of their numbers."""
 
     name: str
@@ -132,9 +132,9 @@ def render(source: str, dialect: Dialect) -> str:
         if token == "listed":
             return dialect.listed(argument)
         if token == "head":
-            return _columns(JobHead.__struct_fields__, argument)
+            return _format_columns(JobHead.__struct_fields__, argument)
         if token == "job":
-            return _columns(SubmissionRow.__struct_fields__, argument)
+            return _format_columns(SubmissionRow.__struct_fields__, argument)
         return dialect.tokens[token]
 
     return _TOKEN.sub(word, _TOKEN.sub(_expand, source))
@@ -152,12 +152,12 @@ def _expand(match: re.Match[str]) -> str:
         case "job_array_names":
             return ", ".join(JOB_ARRAYS)
         case "record":
-            return ", ".join(_record_column(name) for name in JobRecord.__struct_fields__)
+            return ", ".join(_format_record_column(name) for name in JobRecord.__struct_fields__)
         case _:
             return match.group(0)
 
 
-def _columns(names: Iterable[str], table: str | None) -> str:
+def _format_columns(names: Iterable[str], table: str | None) -> str:
     """The columns, each with the table's name before it if there is one."""
     prefix = "" if table is None else f"{table}."
     return ", ".join(prefix + column for column in names)
@@ -171,7 +171,7 @@ JOB_ARRAYS: Final = {
 """Column of `jobs` → its type on Postgres, without those that many jobs submitted at once have in common."""
 
 
-def _record_column(name: str) -> str:
+def _format_record_column(name: str) -> str:
     if name == "changed_at":
         return "(SELECT e.at FROM events e WHERE e.job_id = h.job_id AND e.seq = h.head_seq)"
     if name == "worker":
@@ -179,10 +179,10 @@ def _record_column(name: str) -> str:
     return f"{'j' if name in SubmissionRow.__struct_fields__ else 'h'}.{name}"
 
 
-def compile_statement(name: str, source: str, dialect: Dialect) -> Compiled:
+def compile_statement(name: str, source: str, dialect: Dialect) -> CompiledStatement:
     """Compile the statement for its driver, with numbered parameters: looking up names costs SQLite as much as a small
     statement itself."""
     text = render(source, dialect)
     names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
     number = {parameter: f"{dialect.mark}{place}" for place, parameter in enumerate(names, 1)}
-    return Compiled(name, _PARAMETER.sub(lambda match: number[match.group(1)], text), names)
+    return CompiledStatement(name, _PARAMETER.sub(lambda match: number[match.group(1)], text), names)

@@ -52,7 +52,7 @@ class Migration(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Applied(msgspec.Struct, frozen=True):
+class AppliedMigration(msgspec.Struct, frozen=True):
     """A row of `schema_migrations`."""
 
     number: int
@@ -63,7 +63,7 @@ class Applied(msgspec.Struct, frozen=True):
 class Schema(Protocol):
     """The operations that migrating needs from a database."""
 
-    async def list_applied(self) -> list[Applied]:
+    async def list_applied(self) -> list[AppliedMigration]:
         """The applied migrations, in order; empty for an empty database."""
         ...
 
@@ -102,9 +102,11 @@ def for_dialect(source: str, name: str) -> str:
     return "".join([common, *own])
 
 
-def check(applied: list[Applied], min_reader: int, migrations: Sequence[Migration]) -> list[Migration]:
+def check(
+    applied: list[AppliedMigration], min_reader: int, migrations: Sequence[Migration]
+) -> list[Migration]:
     """The migrations that are still to be applied. Raises SchemaMismatch if this code must not use the store."""
-    newest, known_max = _newest(applied), migrations[-1].number
+    newest, known_max = _find_newest(applied), migrations[-1].number
     known = {migration.number: migration for migration in migrations}
     if any(row.number == BASELINE and row.name != known[BASELINE].name for row in applied):
         # Before 0.1.0 the schema was a list of migrations that has since become the baseline.
@@ -146,9 +148,9 @@ async def require_current(schema: Schema, migrations: Sequence[Migration]) -> No
     applied = await schema.list_applied()
     todo = check(applied, await schema.min_reader(), migrations)
     if todo:
-        msg = f"the store has schema {_newest(applied)}, this Holdfast needs {migrations[-1].number}"
+        msg = f"the store has schema {_find_newest(applied)}, this Holdfast needs {migrations[-1].number}"
         raise SchemaMismatch(msg, hint="Run `holdfast db migrate`.")
 
 
-def _newest(applied: list[Applied]) -> int:
+def _find_newest(applied: list[AppliedMigration]) -> int:
     return max((row.number for row in applied), default=0)

@@ -64,7 +64,7 @@ def connect(path: Path, *, vfs: str | None = None, read_only: bool = False) -> a
             "temp_store = MEMORY",
             "cache_size = -65536",
         ):
-            _pragma(connection, pragma)
+            _run_pragma(connection, pragma)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         # Without it, binding a value that could select a partial index prepares the statement again each time: a claim
         # costs thirty times as much. Our statements contain the constants of those indexes as literals.
@@ -75,13 +75,13 @@ def connect(path: Path, *, vfs: str | None = None, read_only: bool = False) -> a
     return connection
 
 
-def adopt(connection: apsw.Connection, path: Path) -> bool:
+def check_file_is_ours(connection: apsw.Connection, path: Path) -> bool:
     """Check that the file is ours, or empty so that it may become ours; returns True for a new one. Raises ForeignFile
     for the file of another program, before anything is changed."""
     try:
         # In this order: another process that creates a store right now commits its mark together with its first table.
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchall()[0][0]
-        found = _pragma(connection, "application_id")
+        found = _run_pragma(connection, "application_id")
         if found == APPLICATION_ID:
             return bool(tables == 0)
         if found != 0 or tables != 0:
@@ -89,42 +89,42 @@ def adopt(connection: apsw.Connection, path: Path) -> bool:
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             msg = f"{path} is the database of another program"
             raise ForeignFile(msg)
-        _pragma(connection, f"page_size = {PAGE_BYTES}")
+        _run_pragma(connection, f"page_size = {PAGE_BYTES}")
     except apsw.Error as error:
         raise translate(error, str(path)) from error
     return True
 
 
-def mark(connection: apsw.Connection) -> None:
+def write_application_id(connection: apsw.Connection) -> None:
     """Write our application id, as part of the current transaction. Outside of one, in an empty file, it would cost
     four writes to the disk."""
-    _pragma(connection, f"application_id = {APPLICATION_ID}")
+    _run_pragma(connection, f"application_id = {APPLICATION_ID}")
 
 
 def make_durable(connection: apsw.Connection, *, relaxed: bool = False) -> None:
     """Set up the connection so that its commits survive what the tier promises."""
-    mode = _to_wal(connection)
+    mode = _switch_to_wal(connection)
     if mode != "wal":
         msg = f"the file cannot be switched to WAL, it stays {mode}"
         raise TierNotKept(msg, hint="Keep the file on a local disk.")
-    _pragma(connection, f"synchronous = {'NORMAL' if relaxed else 'FULL'}")
+    _run_pragma(connection, f"synchronous = {'NORMAL' if relaxed else 'FULL'}")
     # On macOS an ordinary fsync leaves the data in the drive's cache; elsewhere this changes nothing.
-    _pragma(connection, "fullfsync = ON")
-    _pragma(connection, "checkpoint_fullfsync = ON")
-    _pragma(connection, f"journal_size_limit = {WAL_BYTES_KEPT}")
+    _run_pragma(connection, "fullfsync = ON")
+    _run_pragma(connection, "checkpoint_fullfsync = ON")
+    _run_pragma(connection, f"journal_size_limit = {WAL_BYTES_KEPT}")
 
 
-def _to_wal(connection: apsw.Connection) -> object:
+def _switch_to_wal(connection: apsw.Connection) -> object:
     """Switch the file to WAL; returns the mode it then has. For the switch SQLite needs an exclusive lock on the file,
     and fails at once if another connection is about to write, as happens when several processes create the same file.
     So this waits for the other connections and tries again; once one process has switched the file, the others have
     nothing to do."""
     for _ in range(SWITCHES_MAX):
         try:
-            return _pragma(connection, "journal_mode = WAL")
+            return _run_pragma(connection, "journal_mode = WAL")
         except StoreBusy:
             _wait_for_all(connection)
-    return _pragma(connection, "journal_mode = WAL")
+    return _run_pragma(connection, "journal_mode = WAL")
 
 
 def _wait_for_all(connection: apsw.Connection) -> None:
@@ -136,14 +136,14 @@ def _wait_for_all(connection: apsw.Connection) -> None:
         raise translate(error, connection.filename) from error
 
 
-def settings(connection: apsw.Connection) -> dict[str, str]:
+def read_settings(connection: apsw.Connection) -> dict[str, str]:
     """The settings as the database reports them."""
     names = ("journal_mode", "synchronous", "mmap_size", "foreign_keys", "page_size", "application_id")
-    values = {name: str(_pragma(connection, name)) for name in names}
+    values = {name: str(_run_pragma(connection, name)) for name in names}
     return {"library": apsw.sqlite_lib_version(), **values}
 
 
-def _pragma(connection: apsw.Connection, text: str) -> object:
+def _run_pragma(connection: apsw.Connection, text: str) -> object:
     try:
         rows = connection.execute("PRAGMA " + text).fetchall()
     except apsw.Error as error:

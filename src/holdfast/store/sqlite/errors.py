@@ -47,15 +47,15 @@ _COMMIT_CODES: dict[int, tuple[type[HoldfastError], str]] = {
 
 def translate(error: apsw.Error, where: str) -> HoldfastError:
     """Translate a SQLite error into one of ours; the original is its cause."""
-    return _translated(error, where, _CODES)
+    return _translate(error, where, _CODES)
 
 
 def translate_commit(error: apsw.Error) -> HoldfastError:
     """Translate an error of COMMIT."""
-    return _translated(error, "commit", _CODES | _COMMIT_CODES)
+    return _translate(error, "commit", _CODES | _COMMIT_CODES)
 
 
-def _translated(
+def _translate(
     error: apsw.Error, where: str, codes: dict[int, tuple[type[HoldfastError], str]]
 ) -> HoldfastError:
     by_type = [(kind, text) for apsw_type, kind, text in _TYPES if isinstance(error, apsw_type)]

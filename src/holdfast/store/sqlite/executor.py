@@ -40,7 +40,7 @@ from holdfast.store.sqlite.connection import connect
 from holdfast.store.sqlite.errors import translate, translate_commit
 from holdfast.store.sqlite.lock_holders import STOPPED_AFTER_S, continue_stopped_writers
 from holdfast.store.sqlite.transaction import SqliteTransaction, drive
-from holdfast.store.sqlite.unit_of_work import Queued, Undone, Unit
+from holdfast.store.sqlite.unit_of_work import QueuedUnit, TransactionRolledBack, UnitOfWork
 from holdfast.store.sqlite.wakeups import FileWakeups
 from holdfast.store.sqlite.write_lock import WriteLock
 from holdfast.store.store_clock import HostStoreClock
@@ -78,7 +78,7 @@ class SqliteExecutor:
         self._vfs = vfs
         self._patience_s = patience_s
         self._process = os.getpid()
-        self._queue: deque[Queued[Any]] = deque()
+        self._queue: deque[QueuedUnit[Any]] = deque()
         self._queued = threading.Condition()
         self._writing = threading.Lock()
         self._watched: set[asyncio.AbstractEventLoop] = set()
@@ -94,24 +94,24 @@ class SqliteExecutor:
         (unit,) = self._enqueue([work], gathered=gathered)
         return await unit.future
 
-    async def once(self, statement: str, /, **values: Value) -> Sequence[Row]:
+    async def run_statement(self, statement: str, /, **values: Value) -> Sequence[Row]:
         async def work(tx: Transaction) -> Sequence[Row]:
             return await tx.rows(statement, **values)
 
         return await self.write(work)
 
-    def spread(self, topics: Iterable[str]) -> None:
-        self._wakeups.spread(topics)
+    def send_wakeups(self, topics: Iterable[str]) -> None:
+        self._wakeups.send_wakeups(topics)
 
     async def write_each(self, works: Sequence[Work[T]]) -> list[T | HoldfastError]:
         units = self._enqueue(works)
         outcomes = await asyncio.gather(*(unit.future for unit in units), return_exceptions=True)
-        return [_or_raise(outcome) for outcome in outcomes]
+        return [_raise_unless_ours(outcome) for outcome in outcomes]
 
-    def _enqueue(self, works: Sequence[Work[T]], *, gathered: bool = False) -> list[Queued[T]]:
+    def _enqueue(self, works: Sequence[Work[T]], *, gathered: bool = False) -> list[QueuedUnit[T]]:
         self._must_be_ours()
         loop = asyncio.get_running_loop()
-        units = [Queued(work, loop) for work in works]
+        units = [QueuedUnit(work, loop) for work in works]
         with self._queued:
             alone = not self._queue
             self._queue.extend(units)
@@ -129,10 +129,10 @@ class SqliteExecutor:
         """Run the queued work: on this thread if that is quick, else on the writer thread."""
         if len(self._queue) == 1 and self._may_write_here():
             try:
-                batch = self._turn()
+                batch = self._run_batch()
             finally:
-                self._written_here()
-            self._tell(batch, loop)
+                self._release_here()
+            self._deliver_results(batch, loop)
             return
         with self._queued:
             if self._thread is None:
@@ -144,12 +144,12 @@ class SqliteExecutor:
         self._must_be_ours()
         if self._queue or not self._may_write_here():
             return None
-        unit = Unit(work)
+        unit = UnitOfWork(work)
         try:
             self._commit_timed([unit])
         finally:
-            self._written_here()
-        self._wakeups.spread(unit.hints)
+            self._release_here()
+        self._wakeups.send_wakeups(unit.hints)
         if isinstance(unit.outcome, BaseException):
             raise unit.outcome
         return unit.outcome
@@ -164,7 +164,7 @@ class SqliteExecutor:
         self._writing.release()
         return False
 
-    def _written_here(self) -> None:
+    def _release_here(self) -> None:
         self.write_lock.leave()
         self._writing.release()
 
@@ -192,7 +192,7 @@ class SqliteExecutor:
             unit.outcome = StoreBusy(
                 msg, hint="A stopped process may hold the file; `holdfast doctor` names it."
             )
-            unit.answer()
+            unit.deliver_result()
 
     def _write_on(self) -> None:
         """Writer thread: run a turn whenever units are queued."""
@@ -208,12 +208,12 @@ class SqliteExecutor:
             with self._writing:
                 self.write_lock.enter()
                 try:
-                    batch = self._turn()
+                    batch = self._run_batch()
                 finally:
                     self.write_lock.leave()
-            self._tell(batch, None)
+            self._deliver_results(batch, None)
 
-    def _turn(self) -> list[Queued[Any]]:
+    def _run_batch(self) -> list[QueuedUnit[Any]]:
         """Run and commit the queued units, up to BATCH_MAX. Call it while holding the write lock."""
         with self._queued:
             batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX))]
@@ -227,30 +227,32 @@ class SqliteExecutor:
                 self._queued.notify()
         return batch
 
-    def _tell(self, batch: Sequence[Queued[Any]], this_loop: asyncio.AbstractEventLoop | None) -> None:
+    def _deliver_results(
+        self, batch: Sequence[QueuedUnit[Any]], this_loop: asyncio.AbstractEventLoop | None
+    ) -> None:
         """Deliver the results of the batch. This runs after the turn: a process that is stopped by a result does not
         hold the write lock."""
         for unit in batch:
             if unit.loop is this_loop:
-                unit.answer()
+                unit.deliver_result()
             else:
                 # A loop that was closed meanwhile has no caller left.
                 with contextlib.suppress(RuntimeError):
-                    unit.loop.call_soon_threadsafe(unit.answer)
-        self._wakeups.spread(topic for unit in batch for topic in unit.hints)
+                    unit.loop.call_soon_threadsafe(unit.deliver_result)
+        self._wakeups.send_wakeups(topic for unit in batch for topic in unit.hints)
 
-    def _commit_timed(self, batch: Sequence[Unit[Any]]) -> None:
+    def _commit_timed(self, batch: Sequence[UnitOfWork[Any]]) -> None:
         began = perf_counter()
         self._commit(batch)
         self._commit_s += (perf_counter() - began - self._commit_s) / 4
 
-    def _commit(self, batch: Sequence[Unit[Any]]) -> None:
+    def _commit(self, batch: Sequence[UnitOfWork[Any]]) -> None:
         """Run the batch in one transaction and set the outcome of every unit."""
         try:
             self.writer.execute("BEGIN IMMEDIATE")
             for unit in batch:
                 self._run(unit, alone=len(batch) == 1)
-            if self._clock.is_unkept():
+            if self._clock.is_write_due():
                 drive(self._keep_clock, SqliteTransaction(self.writer, self._clock))
             self.writer.execute("COMMIT")
         except apsw.Error as error:
@@ -259,7 +261,7 @@ class SqliteExecutor:
                 if not isinstance(unit.outcome, BaseException):
                     unit.outcome = translate_commit(error)
                 unit.hints.clear()
-        except Undone as undone:
+        except TransactionRolledBack as undone:
             self._undo()
             for unit in batch:
                 unit.outcome = undone.cause
@@ -269,7 +271,7 @@ class SqliteExecutor:
         """Record the time that the store has seen, with a commit that is made anyway."""
         await tx.run("save_store_clock", **self._clock.row())
 
-    def _run(self, unit: Unit[Any], *, alone: bool) -> None:
+    def _run(self, unit: UnitOfWork[Any], *, alone: bool) -> None:
         tx = SqliteTransaction(self.writer, self._clock)
         if not alone:
             self.writer.execute("SAVEPOINT unit")
@@ -280,7 +282,7 @@ class SqliteExecutor:
             unit.outcome = error
             if alone or self.writer.get_autocommit():
                 # A single unit has no neighbours to keep; or SQLite itself has rolled back the whole transaction.
-                raise Undone(error) from error
+                raise TransactionRolledBack(error) from error
             self.writer.execute("ROLLBACK TO unit")
         if not alone:
             self.writer.execute("RELEASE unit")
@@ -305,7 +307,7 @@ class SqliteExecutor:
         if not snapshot and self._writing.acquire(blocking=False):
             try:
                 if self.writer.get_autocommit():
-                    return self._show(self.writer, work, snapshot=False)
+                    return self._run_read(self.writer, work, snapshot=False)
             finally:
                 self._writing.release()
         return self._read(work, snapshot)
@@ -316,7 +318,7 @@ class SqliteExecutor:
         except IndexError:
             reader = connect(self.path, vfs=self._vfs)
         try:
-            return self._show(reader, work, snapshot)
+            return self._run_read(reader, work, snapshot)
         finally:
             # A reader that could not end its snapshot would return that state for ever.
             if reader.get_autocommit():
@@ -324,7 +326,7 @@ class SqliteExecutor:
             else:
                 reader.close()
 
-    def _show(self, connection: apsw.Connection, work: Work[T], snapshot: bool) -> T:
+    def _run_read(self, connection: apsw.Connection, work: Work[T], snapshot: bool) -> T:
         tx = SqliteTransaction(connection, self._clock)
         try:
             if not snapshot:
@@ -337,11 +339,11 @@ class SqliteExecutor:
         except apsw.Error as error:
             raise translate(error, "snapshot") from error
 
-    async def integrity(self) -> list[str]:
+    async def check_integrity(self) -> list[str]:
         """The problems that SQLite itself finds in the file."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._integrity)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._check_integrity)
 
-    def _integrity(self) -> list[str]:
+    def _check_integrity(self) -> list[str]:
         reader = connect(self.path, vfs=self._vfs)
         try:
             found = [str(row[0]) for row in reader.execute("PRAGMA integrity_check").fetchall()]
@@ -384,7 +386,7 @@ class SqliteExecutor:
             )
 
 
-def _or_raise(outcome: T | BaseException) -> T | HoldfastError:
+def _raise_unless_ours(outcome: T | BaseException) -> T | HoldfastError:
     """Return a result or one of our errors; raise anything else, which is a bug."""
     if isinstance(outcome, BaseException) and not isinstance(outcome, HoldfastError):
         raise outcome

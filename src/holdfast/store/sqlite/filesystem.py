@@ -54,7 +54,7 @@ def _read_mounts() -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise cannot_open(_MOUNTS, error) from error
+        raise make_open_error(_MOUNTS, error) from error
 
 
 def make_private(path: Path) -> None:
@@ -64,10 +64,10 @@ def make_private(path: Path) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise cannot_open(path, error) from error
+        raise make_open_error(path, error) from error
 
 
-def cannot_open(path: Path, error: OSError) -> HoldfastError:
+def make_open_error(path: Path, error: OSError) -> HoldfastError:
     """Translate an error of opening or creating a file into one of ours."""
     msg = f"the file {path} cannot be opened: {error.strerror}"
     match error.errno:

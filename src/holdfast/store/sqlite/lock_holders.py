@@ -38,7 +38,7 @@ class LockHolder(msgspec.Struct, frozen=True):
     stopped: bool
 
 
-def turn_holder(database: Path, locks: str | None = None) -> LockHolder | None:
+def find_turn_holder(database: Path, locks: str | None = None) -> LockHolder | None:
     """The process that holds the write lock; None if no process holds it, or if this system does not list lock
     holders."""
     lock_file = database.with_name(database.name + "-turn")
@@ -62,13 +62,13 @@ def find_stopped_waiters(database: Path) -> list[int]:
     if not lock_file.exists():
         return []
     place = f":{lock_file.stat().st_ino} "
-    return sorted({pid for pid in _processes() if _is_stopped(pid) and _has_place(pid, place)})
+    return sorted({pid for pid in _list_processes() if _is_stopped(pid) and _has_place(pid, place)})
 
 
 def find_stopped_writers(database: Path) -> dict[int, str]:
     """The stopped processes that block writers, with the place of each."""
     stopped = dict.fromkeys(find_stopped_waiters(database), "in the line for its turn")
-    holder = turn_holder(database)
+    holder = find_turn_holder(database)
     if holder is not None and holder.stopped:
         stopped[holder.pid] = "inside its turn"
     return stopped
@@ -100,7 +100,7 @@ def continuing_stopped_writers(database: Path) -> Iterator[None]:
 
 
 def _continue(pid: int, database: Path) -> bool:
-    if _state(pid) != _STOPPED:
+    if _read_state(pid) != _STOPPED:
         return False
     try:
         os.kill(pid, signal.SIGCONT)
@@ -114,7 +114,7 @@ def _continue(pid: int, database: Path) -> bool:
     return True
 
 
-def _processes() -> Iterator[int]:
+def _list_processes() -> Iterator[int]:
     if _PROCESSES.exists():
         yield from (int(entry.name) for entry in _PROCESSES.iterdir() if entry.name.isdecimal())
 
@@ -129,10 +129,10 @@ def _has_place(pid: int, place: str) -> bool:
 
 
 def _is_stopped(pid: int) -> bool:
-    return _state(pid) in {_STOPPED, _TRACED} and pid != os.getpid()
+    return _read_state(pid) in {_STOPPED, _TRACED} and pid != os.getpid()
 
 
-def _state(pid: int) -> str:
+def _read_state(pid: int) -> str:
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

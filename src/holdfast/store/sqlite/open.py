@@ -15,7 +15,13 @@ from holdfast.store.contract import Tier
 from holdfast.store.sql.dialect import SQLITE
 from holdfast.store.sql.migrate import Migration, load_migrations, migrate, require_current
 from holdfast.store.sqlite import filesystem
-from holdfast.store.sqlite.connection import adopt, check_library, connect, make_durable, settings
+from holdfast.store.sqlite.connection import (
+    check_file_is_ours,
+    check_library,
+    connect,
+    make_durable,
+    read_settings,
+)
 from holdfast.store.sqlite.executor import SqliteExecutor
 from holdfast.store.sqlite.schema import SqliteSchema
 from holdfast.store.sqlite.wakeups import FileWakeups
@@ -54,7 +60,7 @@ async def open_sqlite(
     check_library()
     filesystem.check_place(path)
     filesystem.make_private(path)
-    writer, details = _durable(path, vfs=vfs, relaxed=relaxed)
+    writer, details = _open_durable(path, vfs=vfs, relaxed=relaxed)
     wakeups = FileWakeups(path, ids.new("wake"))
     store_clock = HostStoreClock(clock)
     try:
@@ -85,18 +91,18 @@ async def open_sqlite(
         address=f"sqlite:///{path}",
         details=details,
         close=close,
-        integrity=executor.integrity,
+        integrity=executor.check_integrity,
         codec=codec,
     )
 
 
-def _durable(path: Path, *, vfs: str | None, relaxed: bool) -> tuple[apsw.Connection, dict[str, str]]:
+def _open_durable(path: Path, *, vfs: str | None, relaxed: bool) -> tuple[apsw.Connection, dict[str, str]]:
     """Open a connection that keeps its tier; returns it with its settings."""
     writer = connect(path, vfs=vfs)
     try:
-        adopt(writer, path)
+        check_file_is_ours(writer, path)
         make_durable(writer, relaxed=relaxed)
-        details = settings(writer)
+        details = read_settings(writer)
         _check_tier(details, relaxed=relaxed)
     except HoldfastError:
         writer.close()

@@ -12,8 +12,8 @@ import apsw
 from holdfast.errors import StoreCorrupt
 from holdfast.store.clock import Clock
 from holdfast.store.sql.dialect import SQLITE, render
-from holdfast.store.sql.migrate import MIN_READER, RECORD, Applied, Migration
-from holdfast.store.sqlite.connection import mark
+from holdfast.store.sql.migrate import MIN_READER, RECORD, AppliedMigration, Migration
+from holdfast.store.sqlite.connection import write_application_id
 from holdfast.store.sqlite.errors import translate
 from holdfast.store.sqlite.filesystem import make_private
 from holdfast.store.sqlite.lock_holders import continuing_stopped_writers
@@ -28,19 +28,19 @@ class SqliteSchema:
         self._path = path
         self.backup: Path | None = None
 
-    async def list_applied(self) -> list[Applied]:
+    async def list_applied(self) -> list[AppliedMigration]:
         if not self._has("schema_migrations"):
             return []
-        rows = self._rows("SELECT number, name, digest FROM schema_migrations ORDER BY number")
+        rows = self._query("SELECT number, name, digest FROM schema_migrations ORDER BY number")
         if any(not isinstance(row[0], int) for row in rows):
             msg = "the record of migrations is damaged"
             raise StoreCorrupt(msg)
-        return [Applied(*row) for row in rows]
+        return [AppliedMigration(*row) for row in rows]
 
     async def min_reader(self) -> int:
         if not self._has("store_state"):
             return 0
-        rows = self._rows("SELECT min_reader FROM store_state")
+        rows = self._query("SELECT min_reader FROM store_state")
         if not rows:
             return 0
         if not isinstance(rows[0][0], int):
@@ -49,9 +49,9 @@ class SqliteSchema:
         return rows[0][0]
 
     def _has(self, table: str) -> bool:
-        return bool(self._rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", table))
+        return bool(self._query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", table))
 
-    def _rows(self, statement: str, *values: str | int) -> list[Any]:
+    def _query(self, statement: str, *values: str | int) -> list[Any]:
         try:
             return self._connection.execute(statement, values).fetchall()
         except apsw.Error as error:
@@ -63,7 +63,7 @@ class SqliteSchema:
     async def apply(self, *migrations: Migration) -> list[Migration]:
         if not self._write_lock.try_enter():
             # Waiting for the write lock blocks, so another thread does it; what follows is short.
-            await asyncio.get_running_loop().run_in_executor(None, self._enter)
+            await asyncio.get_running_loop().run_in_executor(None, self._acquire_lock)
         try:
             return self._apply(migrations)
         except apsw.Error as error:
@@ -71,7 +71,7 @@ class SqliteSchema:
         finally:
             self._write_lock.leave()
 
-    def _enter(self) -> None:
+    def _acquire_lock(self) -> None:
         with continuing_stopped_writers(self._path):
             self._write_lock.enter()
 
@@ -85,7 +85,7 @@ class SqliteSchema:
         # written meanwhile. A process that opens the file for the first time writes without the write lock.
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            mark(self._connection)
+            write_application_id(self._connection)
             for migration in todo:
                 self._write(migration)
             self._connection.execute("COMMIT")
@@ -106,7 +106,7 @@ class SqliteSchema:
 
     def _is_done(self, migration: Migration) -> bool:
         return self._has("schema_migrations") and bool(
-            self._rows("SELECT 1 FROM schema_migrations WHERE number = ?", migration.number)
+            self._query("SELECT 1 FROM schema_migrations WHERE number = ?", migration.number)
         )
 
     def _back_up_once(self, migration: Migration) -> None:

@@ -13,7 +13,7 @@ import apsw
 from holdfast.errors import InvalidPayload, StoreCorrupt
 from holdfast.store.executor import Row, Value, Work
 from holdfast.store.sql.dialect import SQLITE, TIMES
-from holdfast.store.sql.loader import statements
+from holdfast.store.sql.loader import load_statements
 from holdfast.store.sqlite.errors import translate
 from holdfast.store.store_clock import StoreClock
 
@@ -56,7 +56,7 @@ class SqliteTransaction:
     async def rows_each(self, statement: str, values: Sequence[dict[str, Value]], /) -> Sequence[Row]:
         text, arguments, timed, _ = _READY[statement]
         if timed:
-            times = self._now()
+            times = self._read_time()
             for each in values:
                 each.update(times)
         try:
@@ -64,12 +64,12 @@ class SqliteTransaction:
         except apsw.Error as error:
             raise translate(error, statement) from error
         except _UNFIT as error:
-            raise _refused(error, statement) from error
+            raise _make_value_error(error, statement) from error
 
     def hint(self, topic: str) -> None:
         self.hints.append(topic)
 
-    def _now(self) -> Mapping[str, Value]:
+    def _read_time(self) -> Mapping[str, Value]:
         """The time, the same for the whole transaction. An ordinary append does not read it."""
         if not self._times:
             self._times = self._clock.times()
@@ -78,7 +78,7 @@ class SqliteTransaction:
     def _execute(self, name: str, values: dict[str, Any]) -> Sequence[Row]:
         text, arguments, timed, lists = _READY[name]
         if timed:
-            values.update(self._now())
+            values.update(self._read_time())
         for key in lists:
             values[key] = json.dumps(values[key])
         try:
@@ -86,35 +86,35 @@ class SqliteTransaction:
         except apsw.Error as error:
             raise translate(error, name) from error
         except _UNFIT as error:
-            raise _refused(error, name) from error
+            raise _make_value_error(error, name) from error
         except UnicodeDecodeError as error:
             msg = f"a stored text is not text ({name}: {error})"
             raise StoreCorrupt(msg) from error
 
 
-def _picker(names: Sequence[str]) -> Picker:
+def _make_picker(names: Sequence[str]) -> Picker:
     """A function that takes the parameters out of a mapping, in their order."""
     if len(names) > 1:
         return itemgetter(*names)
     return lambda values: [values[name] for name in names]
 
 
-class _Ready(dict[str, tuple[str, Picker, bool, list[str]]]):
+class _PreparedStatements(dict[str, tuple[str, Picker, bool, list[str]]]):
     """Statements prepared for use: the text, the function that takes its arguments out of a mapping, whether it needs
     the time, and which of its parameters are lists. Each is prepared when it first runs."""
 
     def __missing__(self, name: str) -> tuple[str, Picker, bool, list[str]]:
-        statement = statements(SQLITE)[name]
+        statement = load_statements(SQLITE)[name]
         lists = [statement.names[int(number) - 1] for number in sorted(set(_LIST.findall(statement.text)))]
         timed = not TIMES.isdisjoint(statement.names)
-        self[name] = statement.text, _picker(statement.names), timed, lists
+        self[name] = statement.text, _make_picker(statement.names), timed, lists
         return self[name]
 
 
-_READY = _Ready()
+_READY = _PreparedStatements()
 
 
-def _refused(error: Exception, statement: str) -> InvalidPayload:
+def _make_value_error(error: Exception, statement: str) -> InvalidPayload:
     msg = f"a value fits no column ({statement}: {error})"
     return InvalidPayload(msg, hint="Send well-formed text, and integers of at most 64 bits.")
 

@@ -10,7 +10,7 @@ from holdfast.store.executor import Work
 T = TypeVar("T")
 
 
-class Unit(Generic[T]):
+class UnitOfWork(Generic[T]):
     """A unit of work and its outcome."""
 
     __slots__ = ("hints", "outcome", "work")
@@ -21,7 +21,7 @@ class Unit(Generic[T]):
         self.hints: list[str] = []
 
 
-class Queued(Unit[T]):
+class QueuedUnit(UnitOfWork[T]):
     """A queued unit of work, and the future of its caller."""
 
     __slots__ = ("asked", "begun", "future", "loop")
@@ -33,7 +33,7 @@ class Queued(Unit[T]):
         self.future: asyncio.Future[T] = loop.create_future()
         self.begun = False
 
-    def answer(self) -> None:
+    def deliver_result(self) -> None:
         """Set the result of the future. Runs on the loop of the caller."""
         if self.future.done():
             return
@@ -43,7 +43,7 @@ class Queued(Unit[T]):
             self.future.set_result(self.outcome)  # type: ignore[arg-type]
 
 
-class Undone(Exception):
+class TransactionRolledBack(Exception):
     """The whole transaction was rolled back."""
 
     def __init__(self, cause: Exception) -> None:

@@ -39,7 +39,7 @@ class FileWakeups:
         self._name = f"{os.getpid()}-{name}"
         self._deep = len(os.fsencode(self._folder / self._name)) > ADDRESS_BYTES
         self._held: int | None = None
-        self._socket = _datagrams()
+        self._socket = _open_socket()
         self._bound = False
 
     def listen(self) -> bool:
@@ -49,25 +49,25 @@ class FileWakeups:
         for _ in range(BIND_TRIES):
             try:
                 self._folder.mkdir(mode=0o700, exist_ok=True)
-                self._hold()
-                self._socket.bind(_address(self._folder, self._held, self._name))
+                self._open_folder()
+                self._socket.bind(_format_address(self._folder, self._held, self._name))
             except (FileNotFoundError, FileExistsError):
                 continue  # another process has just left as the last one, and removed the folder
             except OSError:
                 break
             self._bound = True
             return True
-        self._let_go()
+        self._close_folder()
         return False
 
-    def _hold(self) -> None:
+    def _open_folder(self) -> None:
         """Hold the folder open if its path is too long for an address. It stays the same folder while our socket lies
         in it: only an empty folder can be removed."""
-        self._let_go()
+        self._close_folder()
         if self._deep:
             self._held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
 
-    def _let_go(self) -> None:
+    def _close_folder(self) -> None:
         if self._held is not None:
             os.close(self._held)
             self._held = None
@@ -77,16 +77,16 @@ class FileWakeups:
         return await self._board.wait(topics, timeout_s)
 
     def hint(self, topic: str) -> None:
-        self.spread((topic,))
+        self.send_wakeups((topic,))
 
-    def spread(self, topics: Iterable[str]) -> None:
+    def send_wakeups(self, topics: Iterable[str]) -> None:
         """Send hints to every waiter for one of these topics, in this process and in others. Any thread may call it."""
         unique = tuple(dict.fromkeys(topics))
         if not unique:
             return
         if self._socket is not None:
             self._send("\n".join(unique).encode()[:DATAGRAM_BYTES])
-        if self._loop is None or self._loop is _here():
+        if self._loop is None or self._loop is _find_running_loop():
             # No task has waited yet, so no other thread uses the board, and it keeps the hints for the first waiter; or
             # the waiters are on this thread.
             self._board.deliver(unique)
@@ -113,7 +113,7 @@ class FileWakeups:
     def _send_to(self, name: str, folder: int | None, message: bytes) -> None:
         assert self._socket is not None
         try:
-            self._socket.sendto(message, _address(self._folder, folder, name))
+            self._socket.sendto(message, _format_address(self._folder, folder, name))
         except (ConnectionRefusedError, FileNotFoundError):
             # Its process has ended; no other process ever binds this name.
             with contextlib.suppress(OSError):
@@ -142,7 +142,7 @@ class FileWakeups:
             self._loop.remove_reader(self._socket.fileno())
         self._socket.close()
         self._socket = None
-        self._let_go()
+        self._close_folder()
         if self._bound:
             self._bound = False
             with contextlib.suppress(OSError):
@@ -151,7 +151,7 @@ class FileWakeups:
                 self._folder.rmdir()
 
 
-def _here() -> asyncio.AbstractEventLoop | None:
+def _find_running_loop() -> asyncio.AbstractEventLoop | None:
     """The event loop that runs on this thread."""
     try:
         return asyncio.get_running_loop()
@@ -159,7 +159,7 @@ def _here() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _datagrams() -> socket.socket | None:
+def _open_socket() -> socket.socket | None:
     if not hasattr(socket, "AF_UNIX"):
         return None
     try:
@@ -170,5 +170,5 @@ def _datagrams() -> socket.socket | None:
     return datagrams
 
 
-def _address(folder: Path, held: int | None, name: str) -> str:
+def _format_address(folder: Path, held: int | None, name: str) -> str:
     return str(folder / name) if held is None else f"{DESCRIPTORS}/{held}/{name}"

@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.errors import HoldfastError
-from holdfast.store.sqlite.filesystem import cannot_open
+from holdfast.store.sqlite.filesystem import make_open_error
 
 _IN_LINE: Final = sys.platform == "linux"
 _LOCK: Final = struct.Struct("hhqqi0q")
@@ -69,13 +69,13 @@ class WriteLock:
             return
         if self.try_enter():
             return
-        ticket = self._draw()
+        ticket = self._draw_ticket()
         try:
-            self._place(fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, ticket - 1)
-            self._place(fcntl.F_OFD_SETLK, fcntl.F_UNLCK, ticket - 1)
+            self._lock_place(fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, ticket - 1)
+            self._lock_place(fcntl.F_OFD_SETLK, fcntl.F_UNLCK, ticket - 1)
             fcntl.flock(self._turn, fcntl.LOCK_EX)
         except BaseException:
-            self._step_aside()
+            self._release_ticket()
             raise
 
     def try_enter(self) -> bool:
@@ -94,7 +94,7 @@ class WriteLock:
         """Release the lock to the next waiter."""
         # In this order: the next process is woken once, and finds the turn free.
         fcntl.flock(self._turn, fcntl.LOCK_UN)
-        self._step_aside()
+        self._release_ticket()
 
     def close(self) -> None:
         os.close(self._gate)
@@ -102,24 +102,24 @@ class WriteLock:
 
     # ── tickets ───────────────────────────────────────────────────────────────────────────────────
 
-    def _draw(self) -> int:
+    def _draw_ticket(self) -> int:
         """Draw a ticket and lock the place of its number."""
         fcntl.flock(self._gate, fcntl.LOCK_EX)
         try:
-            ticket = _last_in(os.pread(self._gate, _TICKET.size, 0)) + 1
+            ticket = _parse_last_ticket(os.pread(self._gate, _TICKET.size, 0)) + 1
             os.pwrite(self._gate, _TICKET.pack(ticket), 0)
-            self._place(fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, ticket)
+            self._lock_place(fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, ticket)
             self._ticket = ticket
         finally:
             fcntl.flock(self._gate, fcntl.LOCK_UN)
         return ticket
 
-    def _step_aside(self) -> None:
+    def _release_ticket(self) -> None:
         if self._ticket is not None:
             ticket, self._ticket = self._ticket, None
-            self._place(fcntl.F_OFD_SETLK, fcntl.F_UNLCK, ticket)
+            self._lock_place(fcntl.F_OFD_SETLK, fcntl.F_UNLCK, ticket)
 
-    def _place(self, command: int, kind: int, place: int) -> None:
+    def _lock_place(self, command: int, kind: int, place: int) -> None:
         fcntl.fcntl(self._gate, command, _LOCK.pack(kind, os.SEEK_SET, place, 1, 0))
 
     # ── systems without byte locks ────────────────────────────────────────────────────────────────
@@ -145,7 +145,7 @@ class WriteLock:
         return True
 
 
-def _last_in(written: bytes) -> int:
+def _parse_last_ticket(written: bytes) -> int:
     """The last ticket; 0 in a file that is new or does not hold a valid number."""
     last: int = _TICKET.unpack(written)[0] if len(written) == _TICKET.size else 0
     return last if 0 <= last < _TICKETS_MAX else 0
@@ -155,4 +155,4 @@ def _open(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise cannot_open(path, error) from error
+        raise make_open_error(path, error) from error

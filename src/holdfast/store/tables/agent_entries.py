@@ -20,7 +20,7 @@ class SqlEntries:
             return await tx.row("get_entry", namespace=namespace, guid=guid)
 
         row = await self._executor.read(work, brief=True)
-        return None if row is None else _seen(row)
+        return None if row is None else _to_seen(row)
 
     async def put(self, entry: AgentEntry, *, over: int, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
         data = write_entry(check_entry(entry))
@@ -45,10 +45,10 @@ class SqlEntries:
         async def work(tx: Transaction) -> Sequence[Row]:
             return await tx.rows("list_entries", namespace=namespace)
 
-        return [_seen(row) for row in await self._executor.read(work)]
+        return [_to_seen(row) for row in await self._executor.read(work)]
 
 
-def _seen(row: Row) -> Seen:
+def _to_seen(row: Row) -> Seen:
     data, revision, heard_at = row
     try:
         return Seen(entry=read_entry(data), revision=revision, heard_at=heard_at)

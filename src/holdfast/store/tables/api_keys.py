@@ -12,7 +12,7 @@ from holdfast.model.audit import ActDraft, check_act
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.audit import write_act_in
-from holdfast.store.tables.payloads import need_namespace, word
+from holdfast.store.tables.payloads import need_namespace, to_enum
 
 
 class SqlKeys:
@@ -52,7 +52,7 @@ class SqlKeys:
             return await tx.row("find_api_key", key_id=key_id)
 
         row = await self._executor.read(work, brief=True)
-        return None if row is None else _key(row)
+        return None if row is None else _to_key(row)
 
     async def list(
         self, *, namespace: str | None = None, limit: int = 100, cursor: str | None = None
@@ -64,7 +64,7 @@ class SqlKeys:
                 return await tx.rows("list_all_api_keys", after=after, limit=limit + 1)
             return await tx.rows("list_api_keys", namespace=namespace, after=after, limit=limit + 1)
 
-        found = [_key(row) for row in await self._executor.read(work)]
+        found = [_to_key(row) for row in await self._executor.read(work)]
         more = encode_cursor("keys", found[limit - 1].key_id) if len(found) > limit > 0 else None
         return Page(tuple(found[:limit]), more)
 
@@ -96,16 +96,16 @@ class SqlKeys:
 
 async def _get(tx: Transaction, key_id: str, namespace: str | None = None) -> ApiKey:
     row = await tx.row("find_api_key", key_id=key_id)
-    key = None if row is None else _key(row)
+    key = None if row is None else _to_key(row)
     if key is None or (namespace is not None and key.namespace != namespace):
         msg = f"there is no key {key_id!r}"
         raise NotFound(msg, hint="`holdfast api-key list` lists them.")
     return key
 
 
-def _key(row: Row) -> ApiKey:
+def _to_key(row: Row) -> ApiKey:
     values = dict(zip(_FIELDS, row, strict=True))
-    roles = tuple(word(Role, role) for role in values.pop("roles").split(","))
+    roles = tuple(to_enum(Role, role) for role in values.pop("roles").split(","))
     return ApiKey(roles=roles, **values)
 
 

@@ -35,7 +35,7 @@ class SqlBlobs:
         return digest.hex()
 
     async def get(self, digest: str, *, namespace: str = DEFAULT_NAMESPACE) -> bytes:
-        raw = _raw(digest)
+        raw = _decode_digest(digest)
 
         async def work(tx: Transaction) -> Row | None:
             return await tx.row("get_blob", namespace=namespace, digest=raw)
@@ -53,12 +53,12 @@ class SqlBlobs:
 
     async def has(self, digest: str, *, namespace: str = DEFAULT_NAMESPACE) -> bool:
         async def work(tx: Transaction) -> Row | None:
-            return await tx.row("has_blob", namespace=namespace, digest=_raw(digest))
+            return await tx.row("has_blob", namespace=namespace, digest=_decode_digest(digest))
 
         return await self._executor.read(work, brief=True) is not None
 
 
-def _raw(digest: str) -> bytes:
+def _decode_digest(digest: str) -> bytes:
     try:
         raw = bytes.fromhex(digest)
     except ValueError:

@@ -35,7 +35,7 @@ from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import Status
 from holdfast.store.executor import Executor, RunAgain, Transaction, Value
 from holdfast.store.sql.dialect import JOB_ARRAYS
-from holdfast.store.tables.bulk_append import event_values
+from holdfast.store.tables.bulk_append import build_event_values
 from holdfast.store.tables.payloads import need_namespace
 from holdfast.store.tables.queue_limits import admit_in
 
@@ -74,9 +74,11 @@ async def submit_at_once(executor: Executor, drafts: Sequence[JobDraft]) -> list
     bodies = [body_of(make_created_event(draft)) for draft in drafts]
     if max(map(len, bodies)) > PAYLOAD_INLINE_BYTES:
         return None
-    if len(await executor.once("submit_jobs", **_columns(drafts, bodies, admitted=False))) < len(drafts):
+    if len(
+        await executor.run_statement("submit_jobs", **_build_columns(drafts, bodies, admitted=False))
+    ) < len(drafts):
         return None  # no such namespace, one whose queues have limits, or an id that another job has or had
-    executor.spread(f"queue:{draft.queue}" for draft in drafts)
+    executor.send_wakeups(f"queue:{draft.queue}" for draft in drafts)
     await asyncio.sleep(0)  # the hint is sent before the next request of the caller
     return [Submitted(draft.job_id or "", created=True) for draft in drafts]
 
@@ -87,13 +89,13 @@ def _is_plain(draft: JobDraft) -> bool:
     )
 
 
-def _sealed(draft: JobDraft, fence: int, at: int) -> Sealed:
+def _seal_created(draft: JobDraft, fence: int, at: int) -> Sealed:
     assert draft.job_id is not None
     (event,), head = seal(draft.job_id, EMPTY, fence, at, [make_created_event(draft)])
     return draft, event, head
 
 
-def job_values(draft: JobDraft) -> dict[str, Value]:
+def build_job_values(draft: JobDraft) -> dict[str, Value]:
     """The values of the row of `jobs`; the database dates it."""
     assert draft.job_id is not None
     values = msgspec.structs.asdict(make_submission(draft, draft.job_id, created_at=0))
@@ -106,8 +108,8 @@ async def _write_rows(tx: Transaction, drafts: Sequence[JobDraft], _bodies: Sequ
     state, wall = await tx.row("get_store_state"), await tx.row("read_wall_clock")
     assert state is not None, "an open store has a state"
     assert wall is not None, "there is always a time"
-    sealed = [_sealed(draft, lease.floor(state[1]), wall[0]) for draft in drafts]
-    inserted = await tx.rows_each("insert_job", [job_values(draft) for draft in drafts])
+    sealed = [_seal_created(draft, lease.floor(state[1]), wall[0]) for draft in drafts]
+    inserted = await tx.rows_each("insert_job", [build_job_values(draft) for draft in drafts])
     heads: list[dict[str, Value]] = [
         {
             "job_id": draft.job_id,
@@ -127,7 +129,7 @@ async def _write_rows(tx: Transaction, drafts: Sequence[JobDraft], _bodies: Sequ
     ]
     await tx.rows_each("insert_head", heads)
     await tx.rows_each(
-        "insert_event", [event_values(draft.job_id or "", event) for draft, event, _ in sealed]
+        "insert_event", [build_event_values(draft.job_id or "", event) for draft, event, _ in sealed]
     )
     return len(inserted)
 
@@ -137,14 +139,18 @@ async def _write_columns(tx: Transaction, drafts: Sequence[JobDraft], bodies: Se
     inserted = 0
     for namespace in sorted({draft.namespace for draft in drafts}):
         places = [nth for nth, draft in enumerate(drafts) if draft.namespace == namespace]
-        columns = _columns([drafts[nth] for nth in places], [bodies[nth] for nth in places], admitted=True)
+        columns = _build_columns(
+            [drafts[nth] for nth in places], [bodies[nth] for nth in places], admitted=True
+        )
         inserted += len(await tx.rows("submit_jobs", **columns))
     return inserted
 
 
-def _columns(drafts: Sequence[JobDraft], bodies: Sequence[bytes], *, admitted: bool) -> dict[str, Value]:
+def _build_columns(
+    drafts: Sequence[JobDraft], bodies: Sequence[bytes], *, admitted: bool
+) -> dict[str, Value]:
     """Jobs of one namespace, as columns. The database dates and hashes their first events."""
-    jobs = [job_values(draft) for draft in drafts]
+    jobs = [build_job_values(draft) for draft in drafts]
     return {
         **{f"each_{name}": [job[name] for job in jobs] for name in JOB_ARRAYS},
         "each_ready_at": [draft.ready_at for draft in drafts],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.store.executor import Executor, Row, Transaction
-from holdfast.store.ports.cache import CacheCounts, Cached, check_entry
+from holdfast.store.ports.cache import CacheCounts, CachedResponse, check_entry
 from holdfast.store.tables.payloads import need_namespace
 
 
@@ -12,12 +12,12 @@ class SqlCache:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    async def get(self, key: bytes, *, namespace: str = DEFAULT_NAMESPACE) -> Cached | None:
+    async def get(self, key: bytes, *, namespace: str = DEFAULT_NAMESPACE) -> CachedResponse | None:
         async def work(tx: Transaction) -> Row | None:
             return await tx.row("get_cache_entry", namespace=namespace, key=key)
 
         row = await self._executor.read(work, brief=True)
-        return None if row is None else Cached(bytes(row[0]), row[1], row[2])
+        return None if row is None else CachedResponse(bytes(row[0]), row[1], row[2])
 
     async def put(self, key: bytes, body: bytes, *, ttl_us: int, namespace: str = DEFAULT_NAMESPACE) -> None:
         check_entry(key, body, ttl_us)

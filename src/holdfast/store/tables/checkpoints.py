@@ -45,9 +45,9 @@ async def load_checkpoint(
 ) -> SessionCheckpoint:
     """Load the whole checkpoint, each state checked against its digest."""
     fields, small = _read(document, states)
-    for name, digest in _digests(fields).items():
+    for name, digest in _decode_digests(fields).items():
         if name in small:
-            state = _from_base64(small[name])
+            state = _decode_base64(small[name])
         else:
             row = await tx.row("get_blob", namespace=namespace, digest=digest)
             state = None if row is None else bytes(row[0])
@@ -61,7 +61,7 @@ async def load_checkpoint(
 def blobs_of(document: bytes, states: bytes) -> set[bytes]:
     """The digests of the states that are stored as blobs."""
     fields, small = _read(document, states)
-    return {digest for name, digest in _digests(fields).items() if name not in small}
+    return {digest for name, digest in _decode_digests(fields).items() if name not in small}
 
 
 def _read(document: bytes, states: bytes) -> tuple[dict[str, Any], dict[str, str]]:
@@ -76,7 +76,7 @@ def _read(document: bytes, states: bytes) -> tuple[dict[str, Any], dict[str, str
     return fields, small
 
 
-def _digests(fields: dict[str, Any]) -> dict[str, bytes]:
+def _decode_digests(fields: dict[str, Any]) -> dict[str, bytes]:
     try:
         return {name: bytes.fromhex(fields[name]) for name in BYTE_FIELDS if fields[name] is not None}
     except (TypeError, ValueError) as error:
@@ -84,7 +84,7 @@ def _digests(fields: dict[str, Any]) -> dict[str, bytes]:
         raise StoreCorrupt(msg) from error
 
 
-def _from_base64(text: str) -> bytes | None:
+def _decode_base64(text: str) -> bytes | None:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:

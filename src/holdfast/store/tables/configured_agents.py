@@ -34,7 +34,7 @@ class SqlAgents:
                 configuration=encoded,
             )
             row = await tx.row("find_agent", namespace=agent.namespace, name=agent.name)
-            found = None if row is None else _agent(row)
+            found = None if row is None else _to_agent(row)
             if found is None or (found.kind, found.configuration) != (agent.kind, agent.configuration):
                 taken = f"id {agent.agent_id!r}" if found is None else f"name {agent.name!r}"
                 msg = f"the {taken} belongs to another agent"
@@ -51,14 +51,14 @@ class SqlAgents:
         if row is None:
             msg = f"there is no agent {agent_id!r}"
             raise NotFound(msg, hint="`holdfast agent list` lists them.")
-        return _agent(row)
+        return _to_agent(row)
 
     async def find(self, name: str, *, namespace: str = DEFAULT_NAMESPACE) -> HostedAgent | None:
         async def work(tx: Transaction) -> Row | None:
             return await tx.row("find_agent", namespace=namespace, name=name)
 
         row = await self._executor.read(work, brief=True)
-        return None if row is None else _agent(row)
+        return None if row is None else _to_agent(row)
 
     async def list(
         self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, cursor: str | None = None
@@ -68,12 +68,12 @@ class SqlAgents:
         async def work(tx: Transaction) -> Sequence[Row]:
             return await tx.rows("list_agents", namespace=namespace, after=after, limit=limit + 1)
 
-        found = [_agent(row) for row in await self._executor.read(work)]
+        found = [_to_agent(row) for row in await self._executor.read(work)]
         more = encode_cursor("agents", found[limit - 1].name) if len(found) > limit > 0 else None
         return Page(tuple(found[:limit]), more)
 
 
-def _agent(row: Row) -> HostedAgent:
+def _to_agent(row: Row) -> HostedAgent:
     agent_id, name, kind, encoded, namespace, created_at = row
     try:
         configuration = msgspec.convert(read_json(encoded, f"agent {agent_id}"), Configuration)

@@ -25,7 +25,7 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, check_draft, check_
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.job_heads import lock_head
 from holdfast.store.tables.jobs import submit_in
-from holdfast.store.tables.payloads import need_namespace, read_json, store_body, word
+from holdfast.store.tables.payloads import need_namespace, read_json, store_body, to_enum
 
 
 class SqlInbox:
@@ -59,20 +59,20 @@ class SqlInbox:
         self, session_id: str, batch_id: str, *, namespace: str = DEFAULT_NAMESPACE
     ) -> InboxBatch | None:
         async def work(tx: Transaction) -> InboxBatch | None:
-            return await _stored(tx, batch_id, {"namespace": namespace, "session_id": session_id})
+            return await _find_batch(tx, batch_id, {"namespace": namespace, "session_id": session_id})
 
         return await self._executor.read(work, snapshot=True)
 
     async def list_pending(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[InboxBatch]:
-        return await self._listed("list_pending_batches", session_id, namespace)
+        return await self._list_batches("list_pending_batches", session_id, namespace)
 
-    async def _listed(self, statement: str, session_id: str, namespace: str) -> list[InboxBatch]:
+    async def _list_batches(self, statement: str, session_id: str, namespace: str) -> list[InboxBatch]:
         async def work(tx: Transaction) -> list[InboxBatch]:
             place = {"namespace": namespace, "session_id": session_id}
             items = defaultdict(list)
             for batch_id, *item in await tx.rows("list_session_items", **place):
-                items[batch_id].append(_item(batch_id, item))
-            return [_batch(row, items[row[0]]) for row in await tx.rows(statement, **place)]
+                items[batch_id].append(_to_item(batch_id, item))
+            return [_to_batch(row, items[row[0]]) for row in await tx.rows(statement, **place)]
 
         return await self._executor.read(work, snapshot=True)
 
@@ -84,16 +84,16 @@ class SqlInbox:
         tried: list[InboxBatch] = []
 
         async def work(tx: Transaction) -> InboxBatch | None:
-            items = [_item(batch_id, row) for row in await tx.rows("list_batch_items", **place)]
+            items = [_to_item(batch_id, row) for row in await tx.rows("list_batch_items", **place)]
             cancelled = await tx.row("cancel_batch", **place)
             row = await tx.row("get_batch", **place)
             if cancelled is None:
                 # An earlier try of this call, whose reply was lost, may have cancelled it.
-                is_cancelled = row is not None and _batch(row, items).state is BatchState.CANCELLED
+                is_cancelled = row is not None and _to_batch(row, items).state is BatchState.CANCELLED
                 return tried[-1] if tried and is_cancelled else None
             assert row is not None, "a batch is never deleted"
             await tx.run("remove_items", **place)
-            tried.append(msgspec.structs.replace(_batch(row, items), settled_by=None))
+            tried.append(msgspec.structs.replace(_to_batch(row, items), settled_by=None))
             return tried[-1]
 
         return await self._executor.write(work)
@@ -115,7 +115,7 @@ class SqlInbox:
         async def work(tx: Transaction) -> Claim | None:
             if fence is not None:
                 check_fence(await lock_head(tx, owner), fence)
-            candidates = await _claimable(tx, session_id, namespace)
+            candidates = await _list_claimable(tx, session_id, namespace)
             taken = inbox.takeable(candidates, boundary, max_batches)
             return await _claim_in(tx, session_id, owner, taken, ttl_us, token, namespace)
 
@@ -136,7 +136,7 @@ class SqlInbox:
         requested = set(batch_ids)
 
         async def work(tx: Transaction) -> Claim | None:
-            candidates = await _claimable(tx, session_id, namespace)
+            candidates = await _list_claimable(tx, session_id, namespace)
             taken = inbox.takeable(candidates, boundary, len(requested))
             # Compared before anything is claimed: a rejected exact claim changes nothing.
             if {candidate.batch_id for candidate in taken} != requested:
@@ -151,7 +151,9 @@ class SqlInbox:
         async def work(tx: Transaction) -> Claim:
             expires_at = claim.expires_at
             for batch in claim.batches:
-                row = await tx.row("renew_batch", ttl_us=ttl_us, **_owned(claim, batch.batch_id, namespace))
+                row = await tx.row(
+                    "renew_batch", ttl_us=ttl_us, **_build_claim_values(claim, batch.batch_id, namespace)
+                )
                 if row is None:
                     msg = f"claim {claim.claim_id} no longer holds batch {batch.batch_id}"
                     raise ClaimLost(msg)
@@ -163,13 +165,13 @@ class SqlInbox:
     async def abandon(self, claim: Claim, *, namespace: str = DEFAULT_NAMESPACE) -> None:
         async def work(tx: Transaction) -> None:
             for batch in claim.batches:
-                await tx.row("release_batch", **_owned(claim, batch.batch_id, namespace))
+                await tx.row("release_batch", **_build_claim_values(claim, batch.batch_id, namespace))
             tx.hint(f"session:{claim.session_id}")
 
         await self._executor.write(work)
 
     async def list(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[InboxBatch]:
-        return await self._listed("list_queued_batches", session_id, namespace)
+        return await self._list_batches("list_queued_batches", session_id, namespace)
 
 
 async def enqueue_in(tx: Transaction, draft: BatchDraft, namespace: str) -> InboxBatch:
@@ -183,7 +185,7 @@ async def enqueue_in(tx: Transaction, draft: BatchDraft, namespace: str) -> Inbo
     if draft.source_key is not None:
         known = await tx.row("find_batch_by_source", source_key=draft.source_key, **place)
     batch_id = draft.batch_id if known is None else str(known[0])
-    stored = await _stored(tx, batch_id, place)
+    stored = await _find_batch(tx, batch_id, place)
     if stored is not None:
         return stored
     seq = await tx.row("advance_enqueue_seq", **place)
@@ -212,25 +214,27 @@ async def enqueue_in(tx: Transaction, draft: BatchDraft, namespace: str) -> Inbo
             **place,
         )
     tx.hint(f"session:{draft.session_id}")
-    stored = await _stored(tx, batch_id, place)
+    stored = await _find_batch(tx, batch_id, place)
     assert stored is not None, "the batch was inserted above"
     return stored
 
 
-async def _stored(tx: Transaction, batch_id: str, place: dict[str, str]) -> InboxBatch | None:
+async def _find_batch(tx: Transaction, batch_id: str, place: dict[str, str]) -> InboxBatch | None:
     row = await tx.row("get_batch", batch_id=batch_id, **place)
     if row is None:
         return None
-    items = [_item(batch_id, item) for item in await tx.rows("list_batch_items", batch_id=batch_id, **place)]
-    return _batch(row, items)
+    items = [
+        _to_item(batch_id, item) for item in await tx.rows("list_batch_items", batch_id=batch_id, **place)
+    ]
+    return _to_batch(row, items)
 
 
-async def _claimable(tx: Transaction, session_id: str, namespace: str) -> list[Candidate]:
+async def _list_claimable(tx: Transaction, session_id: str, namespace: str) -> list[Candidate]:
     """The claimable batches, read under the lock of the session: two claimers never choose from the same state."""
     place = {"namespace": namespace, "session_id": session_id}
     await tx.row("lock_session", **place)
     return [
-        Candidate(batch_id, seq, word(Delivery, delivery), word(SlotPolicy, slot), merge_key, fence)
+        Candidate(batch_id, seq, to_enum(Delivery, delivery), to_enum(SlotPolicy, slot), merge_key, fence)
         for batch_id, seq, delivery, slot, merge_key, fence in await tx.rows(
             "list_claimable_batches", **place
         )
@@ -270,7 +274,7 @@ async def _claim_in(
             claimed_at, expires_at = row
     else:
         return None
-    batches = [await _stored(tx, batch_id, place) for batch_id in batch_ids]
+    batches = [await _find_batch(tx, batch_id, place) for batch_id in batch_ids]
     return Claim(
         claim_id=claim_id,
         session_id=session_id,
@@ -283,7 +287,7 @@ async def _claim_in(
     )
 
 
-def _owned(claim: Claim, batch_id: str, namespace: str) -> dict[str, str]:
+def _build_claim_values(claim: Claim, batch_id: str, namespace: str) -> dict[str, str]:
     return {
         "namespace": namespace,
         "session_id": claim.session_id,
@@ -293,12 +297,12 @@ def _owned(claim: Claim, batch_id: str, namespace: str) -> dict[str, str]:
     }
 
 
-def _item(batch_id: str, row: Row) -> Item:
+def _to_item(batch_id: str, row: Row) -> Item:
     index, kind, body = row
     return Item(f"{batch_id}.{index}", kind, read_json(body, f"item {index} of batch {batch_id}"))
 
 
-def _batch(row: Row, items: Sequence[Item]) -> InboxBatch:
+def _to_batch(row: Row, items: Sequence[Item]) -> InboxBatch:
     (
         batch_id,
         session_id,
@@ -317,13 +321,13 @@ def _batch(row: Row, items: Sequence[Item]) -> InboxBatch:
         batch_id=batch_id,
         session_id=session_id,
         enqueue_seq=seq,
-        delivery=word(Delivery, delivery),
-        slot=word(SlotPolicy, slot),
+        delivery=to_enum(Delivery, delivery),
+        slot=to_enum(SlotPolicy, slot),
         merge_key=merge_key,
         source_key=source_key,
         available_at=available,
         enqueued_at=enqueued,
-        state=word(BatchState, state),
+        state=to_enum(BatchState, state),
         items=tuple(items),
         job_id=job_id,
         settled_by=settled,

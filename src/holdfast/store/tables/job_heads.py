@@ -11,17 +11,17 @@ from holdfast.model.append import Move
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import Slot, Status, WaitReason
 from holdfast.store.executor import Row, Transaction, Value
-from holdfast.store.tables.payloads import word
+from holdfast.store.tables.payloads import to_enum
 
 
 def head_of(row: Row) -> JobHead:
     """Convert a row, whose first columns are in the order of the fields, to a head."""
     values = list(row[:_COLUMNS])
-    values[_STATUS] = _WORDS.get(row[_STATUS]) or word(Status, row[_STATUS])
+    values[_STATUS] = _WORDS.get(row[_STATUS]) or to_enum(Status, row[_STATUS])
     if row[_REASON] is not None:
-        values[_REASON] = word(WaitReason, row[_REASON])
+        values[_REASON] = to_enum(WaitReason, row[_REASON])
     if row[_SLOT] is not None:
-        values[_SLOT] = word(Slot, row[_SLOT])
+        values[_SLOT] = to_enum(Slot, row[_SLOT])
     return JobHead(*values)
 
 
@@ -41,7 +41,7 @@ async def lock_head(tx: Transaction, job_id: str) -> JobHead:
     return head_of(row)
 
 
-def move_values(move: Move) -> dict[str, Value]:
+def build_move_values(move: Move) -> dict[str, Value]:
     """The columns that a move sets."""
     return {
         "failed": int(move.failed),
@@ -55,7 +55,7 @@ def move_values(move: Move) -> dict[str, Value]:
     }
 
 
-class Place(msgspec.Struct, frozen=True):
+class QueuePosition(msgspec.Struct, frozen=True):
     """The queue of a job, and its place in the queue of its session."""
 
     job_id: str
@@ -65,7 +65,7 @@ class Place(msgspec.Struct, frozen=True):
     session_slot: str | None
 
 
-async def settle_move(tx: Transaction, place: Place, move: Move) -> None:
+async def settle_move(tx: Transaction, place: QueuePosition, move: Move) -> None:
     """Write what a move changes beyond its own row: timers, the session's queue of jobs; and send wake-ups."""
     if move.status is Status.PENDING:
         tx.hint(f"queue:{place.queue}")
@@ -84,7 +84,7 @@ async def settle_move(tx: Transaction, place: Place, move: Move) -> None:
         await _promote(tx, place.namespace, place.session_id)
 
 
-async def _leave_inbox(tx: Transaction, place: Place) -> None:
+async def _leave_inbox(tx: Transaction, place: QueuePosition) -> None:
     """Remove the message of a cancelled or failed job, which is not to be answered later; release the batches that it
     claimed from other senders."""
     where = {"namespace": place.namespace, "session_id": place.session_id, "job_id": place.job_id}

@@ -14,7 +14,7 @@ from holdfast.model.crash_suspects import UNCLAIMED_US
 from holdfast.model.jobs import JobFilter, JobNames
 from holdfast.model.states import FOR_A_PERSON, TERMINAL, Status, WaitReason
 from holdfast.store.executor import Row, Transaction, Value
-from holdfast.store.tables.payloads import word
+from holdfast.store.tables.payloads import to_enum
 
 FEW: Final = 2_000
 """Up to this many entries of an index are sorted for a page; with more, the walk soon finds enough."""
@@ -24,12 +24,12 @@ async def list_in(
     tx: Transaction, job_filter: JobFilter, *, before: tuple[int, str], limit: int
 ) -> Sequence[Row]:
     """Rows of jobs, newest first."""
-    conditions = _wanted(job_filter)
+    conditions = _build_filter_values(job_filter)
     conditions["since"] = conditions["since"] or 0
     until = conditions.pop("until")
     before_at, before_id = before if until is None else min(before, (until, ""))
     start: dict[str, Value] = {"before_at": before_at, "before_id": before_id}
-    few = await _few(tx, job_filter)
+    few = await _find_few_ids(tx, job_filter)
     if few is None:
         return await tx.rows("list_jobs", limit=limit, **start, **conditions)
     return await tx.rows("list_jobs_among", job_ids=few, limit=limit, **start, **conditions)
@@ -49,7 +49,7 @@ async def needing_person_in(tx: Transaction, namespace: str | None, limit: int, 
 
 
 async def tally_in(tx: Transaction, job_filter: JobFilter) -> dict[tuple[Status, WaitReason | None], int]:
-    conditions = _wanted(job_filter)
+    conditions = _build_filter_values(job_filter)
     if (job_filter.parent_job_id, job_filter.since, job_filter.until, job_filter.text) == (
         None,
         None,
@@ -62,7 +62,7 @@ async def tally_in(tx: Transaction, job_filter: JobFilter) -> dict[tuple[Status,
     else:
         rows = await tx.rows("count_jobs_by_state", **conditions)
     return {
-        (word(Status, status), None if reason is None else word(WaitReason, reason)): count
+        (to_enum(Status, status), None if reason is None else to_enum(WaitReason, reason)): count
         for status, reason, count in rows
     }
 
@@ -73,7 +73,7 @@ async def names_in(tx: Transaction, namespace: str | None, limit: int) -> JobNam
     return JobNames(tuple(row[0] for row in kinds), tuple(row[0] for row in queues))
 
 
-def _statuses(job_filter: JobFilter) -> frozenset[Status]:
+def _list_statuses(job_filter: JobFilter) -> frozenset[Status]:
     """The statuses of jobs that can match."""
     allowed = frozenset(job_filter.statuses or Status)
     if job_filter.status is not None:
@@ -81,8 +81,8 @@ def _statuses(job_filter: JobFilter) -> frozenset[Status]:
     return allowed & {Status.WAITING} if job_filter.wait_reason is not None else allowed
 
 
-def _wanted(job_filter: JobFilter) -> dict[str, Any]:
-    statuses = _statuses(job_filter)
+def _build_filter_values(job_filter: JobFilter) -> dict[str, Any]:
+    statuses = _list_statuses(job_filter)
     return {
         "namespace": job_filter.namespace,
         "any_status": int(len(statuses) == len(Status)),
@@ -98,14 +98,14 @@ def _wanted(job_filter: JobFilter) -> dict[str, Any]:
     }
 
 
-async def _few(tx: Transaction, job_filter: JobFilter) -> list[str] | None:
+async def _find_few_ids(tx: Transaction, job_filter: JobFilter) -> list[str] | None:
     """The ids that contain all matches, if an index has few of them; else None."""
     if job_filter.parent_job_id is not None:
         found = await tx.rows("list_child_job_ids", parent_job_id=job_filter.parent_job_id, limit=FEW + 1)
     elif job_filter.session_id is not None and job_filter.namespace is not None:
         place = {"namespace": job_filter.namespace, "session_id": job_filter.session_id}
         found = await tx.rows("list_session_job_ids", limit=FEW + 1, **place)
-    elif not (statuses := _statuses(job_filter)) & TERMINAL:
+    elif not (statuses := _list_statuses(job_filter)) & TERMINAL:
         reasons = list(WaitReason) if job_filter.wait_reason is None else [job_filter.wait_reason]
         found = await tx.rows(
             "list_unfinished_job_ids",

@@ -29,10 +29,10 @@ from holdfast.model.page import Page
 from holdfast.model.states import Slot, Status, WaitReason
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.budgets import open_in
-from holdfast.store.tables.bulk_submit import job_values, submit_at_once, submit_plain_in
+from holdfast.store.tables.bulk_submit import build_job_values, submit_at_once, submit_plain_in
 from holdfast.store.tables.job_heads import head_of
 from holdfast.store.tables.job_listing import list_in, names_in, needing_person_in, tally_in
-from holdfast.store.tables.payloads import need_namespace, store_body, word
+from holdfast.store.tables.payloads import need_namespace, store_body, to_enum
 from holdfast.store.tables.queue_limits import admit_in
 from holdfast.store.tables.work_items import insert_work_in
 
@@ -52,7 +52,7 @@ class SqlJobs:
         return submitted
 
     async def submit_many(self, drafts: Sequence[JobDraft]) -> list[Submitted]:
-        with_ids = [self._named(draft) for draft in drafts]
+        with_ids = [self._assign_id(draft) for draft in drafts]
         # A single job is written as a whole or not at all. Of several with ids from the caller, only some may be new.
         if len(with_ids) == 1 or (with_ids and all(draft.job_id is None for draft in drafts)):
             submitted = await submit_at_once(self._executor, with_ids)
@@ -73,7 +73,7 @@ class SqlJobs:
             for result, draft, generated in zip(results, with_ids, is_generated, strict=True)
         ]
 
-    def _named(self, draft: JobDraft) -> JobDraft:
+    def _assign_id(self, draft: JobDraft) -> JobDraft:
         """The checked draft with an id, so that running the work twice makes one job."""
         check_draft(draft)
         if draft.job_id is not None:
@@ -84,7 +84,7 @@ class SqlJobs:
         async def work(tx: Transaction) -> Row | None:
             return await tx.row("get_job", job_id=job_id)
 
-        return _record(_found(await self._executor.read(work, brief=True), job_id))
+        return _to_record(_require_row(await self._executor.read(work, brief=True), job_id))
 
     async def find(self, namespace: str, request_key: str) -> JobRecord | None:
         async def work(tx: Transaction) -> Row | None:
@@ -92,26 +92,28 @@ class SqlJobs:
             return None if known is None else await tx.row("get_job", job_id=known[0])
 
         row = await self._executor.read(work, brief=True)
-        return None if row is None else _record(row)
+        return None if row is None else _to_record(row)
 
     async def head(self, job_id: str) -> JobHead:
         async def work(tx: Transaction) -> Row | None:
             return await tx.row("get_head", job_id=job_id)
 
-        return head_of(_found(await self._executor.read(work, brief=True), job_id))
+        return head_of(_require_row(await self._executor.read(work, brief=True), job_id))
 
-    async def look(self, job_id: str, *, events: int) -> tuple[JobHead, list[SealedEvent]]:
+    async def read_with_events(self, job_id: str, *, events: int) -> tuple[JobHead, list[SealedEvent]]:
         async def work(tx: Transaction) -> Sequence[Row]:
             return await tx.rows("get_head_with_events", job_id=job_id, events=events)
 
         rows = await self._executor.read(work, brief=events <= BRIEF)
-        head = head_of(_found(rows[0] if rows else None, job_id)[:_HEAD])
+        head = head_of(_require_row(rows[0] if rows else None, job_id)[:_HEAD])
         sealed = [SealedEvent(*row[_HEAD:]) for row in rows if row[_HEAD] is not None]
         return head, sorted(sealed, key=lambda event: event.seq)
 
     async def counts(self, namespace: str | None = None) -> dict[Status, int]:
         async def work(tx: Transaction) -> dict[Status, int]:
-            return {word(Status, row[0]): row[1] for row in await tx.rows("count_jobs", namespace=namespace)}
+            return {
+                to_enum(Status, row[0]): row[1] for row in await tx.rows("count_jobs", namespace=namespace)
+            }
 
         return await self._executor.read(work)
 
@@ -123,7 +125,7 @@ class SqlJobs:
         async def work(tx: Transaction) -> Sequence[Row]:
             return await list_in(tx, job_filter, before=before, limit=limit + 1)
 
-        records = [_record(row) for row in await self._executor.read(work)]
+        records = [_to_record(row) for row in await self._executor.read(work)]
         more = encode_job_cursor(records[limit - 1]) if len(records) > limit > 0 else None
         return Page(tuple(records[:limit]), more)
 
@@ -149,37 +151,39 @@ async def submit_in(tx: Transaction, draft: JobDraft, *, admitting: bool = False
     )
     digest = request_digest(draft)
     limited = await need_namespace(tx, draft.namespace)
-    known = await _known(tx, draft, digest)
+    known = await _find_earlier(tx, draft, digest)
     if known is not None:
         return known
     if admitting and limited:
         await admit_in(tx, [draft])
-    inserted = await tx.row("insert_job", **job_values(draft))
+    inserted = await tx.row("insert_job", **build_job_values(draft))
     if inserted is None:
-        known = await _known(tx, draft, digest)
+        known = await _find_earlier(tx, draft, digest)
         assert known is not None, "an insert that conflicts has something to conflict with"
         return known
     await _begin(tx, draft, created_at=inserted[0])
     return Submitted(draft.job_id, created=True)
 
 
-async def _known(tx: Transaction, draft: JobDraft, digest: bytes) -> Submitted | None:
+async def _find_earlier(tx: Transaction, draft: JobDraft, digest: bytes) -> Submitted | None:
     """The job that an earlier request with this key or id made. Raises KeyReused if that request was another one."""
     if draft.request_key is not None:
         row = await tx.row("find_job_by_request", namespace=draft.namespace, request_key=draft.request_key)
         if row is not None:
             known = row[1] == digest
-            return _same_or_refused(row[0], row[1], digest, f"request key {draft.request_key!r}", same=known)
+            return _check_same_request(
+                row[0], row[1], digest, f"request key {draft.request_key!r}", same=known
+            )
     row = await tx.row("find_job_by_id", job_id=draft.job_id)
     if row is None:
         return None
     assert draft.job_id is not None
     known = (row[0], row[1]) == (draft.namespace, digest)
     stored = row[1] if row[0] == draft.namespace else b""  # the request of another namespace is not disclosed
-    return _same_or_refused(draft.job_id, stored, digest, f"job id {draft.job_id!r}", same=known)
+    return _check_same_request(draft.job_id, stored, digest, f"job id {draft.job_id!r}", same=known)
 
 
-def _same_or_refused(job_id: str, stored: bytes, sent: bytes, key: str, *, same: bool) -> Submitted:
+def _check_same_request(job_id: str, stored: bytes, sent: bytes, key: str, *, same: bool) -> Submitted:
     if not same:
         msg = f"{key} belongs to another request"
         raise KeyReused(msg, stored=stored.hex(), sent=sent.hex())
@@ -194,7 +198,7 @@ async def _begin(tx: Transaction, draft: JobDraft, *, created_at: int) -> None:
     fence = lease.floor(state[1])
     (event,), head = seal(draft.job_id, EMPTY, fence, created_at, [make_created_event(draft)])
     body = await store_body(tx, draft.namespace, event.body or b"", event.body_digest)
-    slot = await _slot(tx, draft)
+    slot = await _choose_slot(tx, draft)
     behind = slot is Slot.BEHIND
     await tx.run(
         "insert_head",
@@ -230,7 +234,7 @@ async def _begin(tx: Transaction, draft: JobDraft, *, created_at: int) -> None:
         tx.hint(f"queue:{draft.queue}")
 
 
-async def _slot(tx: Transaction, draft: JobDraft) -> Slot | None:
+async def _choose_slot(tx: Transaction, draft: JobDraft) -> Slot | None:
     """The job's slot in its session, decided under the lock of the session."""
     if draft.session_id is None:
         return None
@@ -240,18 +244,18 @@ async def _slot(tx: Transaction, draft: JobDraft) -> Slot | None:
     return Slot.LIVE if await tx.row("find_live_job", **place) is None else Slot.BEHIND
 
 
-def _found(row: Row | None, job_id: str) -> Row:
+def _require_row(row: Row | None, job_id: str) -> Row:
     if row is None:
         msg = f"there is no job {job_id!r}"
         raise NotFound(msg)
     return row
 
 
-def _record(row: Row) -> JobRecord:
+def _to_record(row: Row) -> JobRecord:
     values = dict(zip(JobRecord.__struct_fields__, row, strict=True))
-    values["status"] = word(Status, values["status"])
+    values["status"] = to_enum(Status, values["status"])
     if values["wait_reason"] is not None:
-        values["wait_reason"] = word(WaitReason, values["wait_reason"])
+        values["wait_reason"] = to_enum(WaitReason, values["wait_reason"])
     if values["status"] is not Status.RUNNING:
         values["worker"] = None
     return JobRecord(**values)

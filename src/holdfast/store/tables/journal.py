@@ -29,16 +29,16 @@ from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.ports.journal import Decide, Ruling
 from holdfast.store.tables.budgets import charge_in, raise_in
 from holdfast.store.tables.bulk_append import (
-    NotAll,
+    BatchRejected,
     append_at_once,
     append_plain_in,
-    conditions,
-    event_values,
+    build_conditions,
+    build_event_values,
     is_plain,
 )
-from holdfast.store.tables.job_heads import Place, lock_head, move_values, settle_move
+from holdfast.store.tables.job_heads import QueuePosition, build_move_values, lock_head, settle_move
 from holdfast.store.tables.jobs import submit_in
-from holdfast.store.tables.lease_sweep import Swept, hold_expired_in
+from holdfast.store.tables.lease_sweep import SweptJob, hold_expired_in
 from holdfast.store.tables.ledger import write_call
 from holdfast.store.tables.mailbox import send_in
 from holdfast.store.tables.payloads import put_blob_in, store_body
@@ -69,11 +69,11 @@ class SqlJournal:
             return None
         try:
             rows = self._executor.write_now(functools.partial(append_plain_in, appends=[append]))
-        except (NotAll, Misuse):
+        except (BatchRejected, Misuse):
             return None
         if not rows:
             return None
-        self._spread(rows)
+        self._send_wakeups(rows)
         return append.head
 
     async def append_many(self, appends: Sequence[Append]) -> list[Head | HoldfastError]:
@@ -81,13 +81,13 @@ class SqlJournal:
         return await self._append(appends, gathered=True)
 
     async def _append(self, appends: Sequence[Append], *, gathered: bool) -> list[Head | HoldfastError]:
-        moved = await self._batch(appends, gathered=gathered)
+        moved = await self._append_plain(appends, gathered=gathered)
         remaining = [append for append in appends if append.job_id not in moved]
         works = [functools.partial(append_in, append=append) for append in remaining]
         outcomes = iter(await self._executor.write_each(works) if works else [])
         return [append.head if append.job_id in moved else next(outcomes) for append in appends]
 
-    async def _batch(self, appends: Sequence[Append], *, gathered: bool) -> frozenset[str]:
+    async def _append_plain(self, appends: Sequence[Append], *, gathered: bool) -> frozenset[str]:
         """Write the plain appends in one commit; returns the jobs whose append was written."""
         plain = [append for append in appends if is_plain(append)]
         if not plain:
@@ -98,21 +98,21 @@ class SqlJournal:
             else:
                 work = functools.partial(append_plain_in, appends=plain)
                 rows = await self._executor.write(work, gathered=gathered)
-        except (NotAll, Misuse):
+        except (BatchRejected, Misuse):
             # A batch with a row that the database rejects has written nothing; written one by one, only that append
             # fails.
             return frozenset()
-        self._spread(rows)
+        self._send_wakeups(rows)
         return frozenset(row[0] for row in rows)
 
-    def _spread(self, rows: Sequence[Row]) -> None:
+    def _send_wakeups(self, rows: Sequence[Row]) -> None:
         """Send wake-ups for the jobs that have moved."""
         moves = [row for row in rows if len(row) > 1]
         if not moves:
             return
         ended = (f"job:{job_id}" for job_id, _, _, over in moves if over)
         ready = (f"queue:{queue}" for _, queue, status, _ in moves if status == Status.PENDING)
-        self._executor.spread([*ended, *ready])
+        self._executor.send_wakeups([*ended, *ready])
 
     async def read(self, job_id: str, *, after: int = 0, limit: int | None = None) -> list[SealedEvent]:
         work = functools.partial(read_in, job_id=job_id, after=after, limit=limit)
@@ -149,20 +149,20 @@ class SqlJournal:
         return await self._executor.write(work)
 
     async def hold_expired(self, decide: Decide, *, limit: int = 1000) -> list[tuple[JobHead, Ruling]]:
-        tried: list[list[Swept]] = []
+        tried: list[list[SweptJob]] = []
 
-        async def work(tx: Transaction) -> list[Swept]:
+        async def work(tx: Transaction) -> list[SweptJob]:
             return await hold_expired_in(tx, decide, limit, tried)
 
         return [(swept.head, swept.ruling) for swept in await self._executor.write(work)]
 
     async def begin(self, draft: JobDraft, rulings: Sequence[Ruling]) -> Submitted:
-        checked = _with_id(draft)
+        checked = _assign_id(draft)
 
         async def work(tx: Transaction) -> Submitted:
             submitted = await submit_in(tx, checked)
             for ruling in rulings if submitted.created else ():
-                await hold_in(tx, submitted.job_id, functools.partial(_as_ruled, ruling), [])
+                await hold_in(tx, submitted.job_id, functools.partial(_return_ruling, ruling), [])
             return submitted
 
         return await self._executor.write(work)
@@ -176,15 +176,15 @@ async def read_in(
 ) -> list[SealedEvent]:
     """The events after seq `after`, in order."""
     most = ALL_OF_THEM if limit is None else limit
-    return _in_order(await tx.rows("load_journal", job_id=job_id, after=after, limit=most))
+    return _sort_events(await tx.rows("load_journal", job_id=job_id, after=after, limit=most))
 
 
 async def _read_ends(tx: Transaction, job_id: str) -> list[SealedEvent]:
     """The first event and the last ones, in order: the last checkpoint is often among them."""
-    return _in_order(await tx.rows("load_journal_ends", job_id=job_id, last=NEAR))
+    return _sort_events(await tx.rows("load_journal_ends", job_id=job_id, last=NEAR))
 
 
-def _in_order(rows: Sequence[Row]) -> list[SealedEvent]:
+def _sort_events(rows: Sequence[Row]) -> list[SealedEvent]:
     """Sort the events by seq. Sorting rows that are in order is one pass."""
     return sorted(starmap(SealedEvent, rows), key=attrgetter("seq"))
 
@@ -194,7 +194,7 @@ def _in_order(rows: Sequence[Row]) -> list[SealedEvent]:
 
 async def append_in(tx: Transaction, append: Append) -> Head:
     """Write everything in the append within this transaction, or raise the reason of the rejection."""
-    values = conditions(append)
+    values = build_conditions(append)
     if append.move is not None and append.move.over:
         await tx.row("lock_session_of_job", job_id=append.job_id)
     if append.extras.letters:
@@ -205,13 +205,13 @@ async def append_in(tx: Transaction, append: Append) -> Head:
     if append.move is None:
         moved = await tx.change_each("advance_head", [values]) == 1
     else:
-        place = await tx.row("release_head", **values, **move_values(append.move), in_no_line=0)
+        place = await tx.row("release_head", **values, **build_move_values(append.move), in_no_line=0)
         moved = place is not None
     if not moved:
         return await _explain(tx, append)
     await _write_events(tx, append.namespace, append.job_id, append.events)
     if append.move is not None and place is not None:
-        await settle_move(tx, Place(*place), append.move)
+        await settle_move(tx, QueuePosition(*place), append.move)
     if append.extras:
         ended = append.move is not None and append.move.over
         await _write_extras(tx, append.namespace, append.job_id, append.extras, ended=ended)
@@ -240,7 +240,7 @@ async def _write_events(tx: Transaction, namespace: str, job_id: str, events: Se
         body = event.body
         if body is not None and len(body) > PAYLOAD_INLINE_BYTES:
             body = (await store_body(tx, namespace, body, event.body_digest)).inline
-        await tx.run("insert_event", **event_values(job_id, event) | {"body": body})
+        await tx.run("insert_event", **build_event_values(job_id, event) | {"body": body})
 
 
 async def _write_extras(tx: Transaction, namespace: str, job_id: str, extras: Extras, *, ended: bool) -> None:
@@ -253,7 +253,7 @@ async def _write_extras(tx: Transaction, namespace: str, job_id: str, extras: Ex
     for timer in () if ended else extras.timers:
         await _write_timer(tx, job_id, timer)
     for child in extras.children:
-        await submit_in(tx, _with_id(child))
+        await submit_in(tx, _assign_id(child))
     for letter in extras.letters:
         await send_in(tx, letter)
     if extras.turn is not None:
@@ -263,7 +263,7 @@ async def _write_extras(tx: Transaction, namespace: str, job_id: str, extras: Ex
     await raise_in(tx, extras.raises)
 
 
-def _with_id(draft: JobDraft) -> JobDraft:
+def _assign_id(draft: JobDraft) -> JobDraft:
     if draft.job_id is None:
         msg = "a child or a fork needs its id before what refers to it is built"
         raise InvalidMove(msg, hint="Set `job_id` on the draft.")
@@ -315,16 +315,16 @@ async def hold_in(tx: Transaction, job_id: str, decide: Decide, tried: list[Head
     wall = await tx.row("read_wall_clock")
     assert wall is not None
     sealed, new_head = seal(job_id, head.head, head.fence + 1, ruling.times or wall[0], ruling.events)
-    await _hold_write(tx, head, new_head, sealed, ruling.move, ruling.extras)
+    await _write_hold(tx, head, new_head, sealed, ruling.move, ruling.extras)
     tried.append(new_head)
     return new_head
 
 
-def _as_ruled(ruling: Ruling, _head: JobHead) -> Ruling:
+def _return_ruling(ruling: Ruling, _head: JobHead) -> Ruling:
     return ruling
 
 
-async def _hold_write(
+async def _write_hold(
     tx: Transaction, head: JobHead, new_head: Head, sealed: Sequence[SealedEvent], move: Move, extras: Extras
 ) -> None:
     await tx.run(
@@ -333,17 +333,17 @@ async def _hold_write(
         head_seq=new_head.seq,
         head_hash=new_head.hash,
         fence=head.fence + 1,
-        **move_values(move),
+        **build_move_values(move),
     )
     await _write_events(tx, head.namespace, head.job_id, sealed)
-    if not _stays(head, move):
-        place = Place(head.job_id, head.namespace, head.queue, head.session_id, head.session_slot)
+    if not _keeps_place(head, move):
+        place = QueuePosition(head.job_id, head.namespace, head.queue, head.session_id, head.session_slot)
         await settle_move(tx, place, move)
     if extras:
         await _write_extras(tx, head.namespace, head.job_id, extras, ended=move.over)
 
 
-def _stays(head: JobHead, move: Move) -> bool:
+def _keeps_place(head: JobHead, move: Move) -> bool:
     """Whether a pending job keeps its place in the queue, so that it needs no wake-up."""
     pending = head.status is Status.PENDING and move.status is Status.PENDING
     return pending and move.ready_at == head.ready_at

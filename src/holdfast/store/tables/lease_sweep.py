@@ -25,12 +25,12 @@ from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import Status
 from holdfast.store.executor import Transaction, Value
 from holdfast.store.ports.journal import Decide, Ruling, check_plain
-from holdfast.store.tables.bulk_append import event_values, integers, texts
-from holdfast.store.tables.job_heads import head_of, move_values
+from holdfast.store.tables.bulk_append import build_event_values, encode_integers, encode_texts
+from holdfast.store.tables.job_heads import build_move_values, head_of
 from holdfast.store.tables.payloads import store_body
 
 
-class Swept(msgspec.Struct, frozen=True, gc=False):
+class SweptJob(msgspec.Struct, frozen=True, gc=False):
     """A job that was held: its head before, the ruling, and the events that were written."""
 
     head: JobHead
@@ -39,8 +39,8 @@ class Swept(msgspec.Struct, frozen=True, gc=False):
 
 
 async def hold_expired_in(
-    tx: Transaction, decide: Decide, limit: int, tried: list[list[Swept]]
-) -> list[Swept]:
+    tx: Transaction, decide: Decide, limit: int, tried: list[list[SweptJob]]
+) -> list[SweptJob]:
     """Write what `decide` returns about each job whose lease has expired, within this transaction.
 
     As in `hold_in`, `tried` collects the results of earlier tries: if one of their events is in a journal, that try was
@@ -52,11 +52,11 @@ async def hold_expired_in(
     rows = await tx.rows("lock_expired_heads", limit=limit)
     if not rows:
         return []
-    sealer, swept = _Sealer(at=rows[0][-1]), list[Swept]()
+    sealer, swept = _Sealer(at=rows[0][-1]), list[SweptJob]()
     for head in map(head_of, rows):
         ruling = decide(head)
         if ruling is not None:
-            swept.append(sealer.sealed(head, check_plain(ruling)))
+            swept.append(sealer.seal(head, check_plain(ruling)))
     if swept:
         if _is_usual(swept) and not tx.seals:
             await (_write_batch_alike if tx.batches else _write_alike)(tx, swept)
@@ -68,12 +68,12 @@ async def hold_expired_in(
     return swept
 
 
-async def _is_there(tx: Transaction, swept: Swept) -> bool:
-    seq, hash_ = _end(swept)
+async def _is_there(tx: Transaction, swept: SweptJob) -> bool:
+    seq, hash_ = _find_head(swept)
     return await tx.row("has_event", job_id=swept.head.job_id, seq=seq, hash=hash_) is not None
 
 
-def _end(swept: Swept) -> tuple[int, bytes]:
+def _find_head(swept: SweptJob) -> tuple[int, bytes]:
     """The seq and hash of the head after the events."""
     last = swept.events[-1] if swept.events else None
     return (swept.head.head_seq, swept.head.head_hash) if last is None else (last.seq, last.hash)
@@ -87,7 +87,7 @@ class _Sealer:
         self._at = at
         self._bodies: dict[int, tuple[Event, bytes, bytes]] = {}
 
-    def sealed(self, head: JobHead, ruling: Ruling) -> Swept:
+    def seal(self, head: JobHead, ruling: Ruling) -> SweptJob:
         seq, link, fence, at = head.head_seq, head.head_hash, head.fence + 1, self._at
         events: list[SealedEvent] = []
         for event in ruling.events:
@@ -100,17 +100,17 @@ class _Sealer:
             seq, type_, version = seq + 1, event.type, event.version
             link = chain(link, digest, head.job_id, seq, type_, version, fence, at)
             events.append(SealedEvent(seq, type_, version, fence, at, body, digest, link))
-        return Swept(head, ruling, tuple(events))
+        return SweptJob(head, ruling, tuple(events))
 
 
-def _is_usual(swept: Sequence[Swept]) -> bool:
+def _is_usual(swept: Sequence[SweptJob]) -> bool:
     """Whether every job got one event that fits its row."""
     return all(
         len(job.events) == 1 and len(job.events[0].body or b"") <= PAYLOAD_INLINE_BYTES for job in swept
     )
 
 
-def _outcome(swept: Swept) -> tuple[Value, ...]:
+def _build_outcome(swept: SweptJob) -> tuple[Value, ...]:
     """The columns that the ruling sets besides the new head. For a job that keeps its place in the queue the columns of
     that place are unset, so that all such jobs have equal outcomes."""
     move, head = swept.ruling.move, swept.head
@@ -123,7 +123,7 @@ def _outcome(swept: Swept) -> tuple[Value, ...]:
 _OUTCOME = ("failed", "anew", "taken_over", "status", "wait_reason", "wake_at", "requeues", "ready_at")
 
 
-def _fact(event: SealedEvent) -> tuple[Value, ...]:
+def _get_event_columns(event: SealedEvent) -> tuple[Value, ...]:
     return (event.type, event.version, event.body, event.body_digest)
 
 
@@ -133,28 +133,28 @@ _FACT = ("type", "version", "body", "body_digest")
 # ── row by row ────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _write_each(tx: Transaction, swept: Sequence[Swept]) -> None:
-    await tx.rows_each("write_ruling", [_head_values(job) for job in swept])
-    await tx.rows_each("insert_event", await _event_rows(tx, swept))
+async def _write_each(tx: Transaction, swept: Sequence[SweptJob]) -> None:
+    await tx.rows_each("write_ruling", [_build_head_values(job) for job in swept])
+    await tx.rows_each("insert_event", await _build_event_rows(tx, swept))
 
 
-def _head_values(swept: Swept) -> dict[str, Value]:
-    seq, hash_ = _end(swept)
+def _build_head_values(swept: SweptJob) -> dict[str, Value]:
+    seq, hash_ = _find_head(swept)
     return {
         "job_id": swept.head.job_id,
         "head_seq": seq,
         "head_hash": hash_,
         "fence": swept.head.fence + 1,
-        **move_values(swept.ruling.move),
+        **build_move_values(swept.ruling.move),
     }
 
 
-async def _event_rows(tx: Transaction, swept: Sequence[Swept]) -> list[dict[str, Value]]:
+async def _build_event_rows(tx: Transaction, swept: Sequence[SweptJob]) -> list[dict[str, Value]]:
     """The events as rows; a body too large for its row is stored as a blob."""
     rows = []
     for job in swept:
         for event in job.events:
-            row = event_values(job.head.job_id, event)
+            row = build_event_values(job.head.job_id, event)
             if event.body is not None and len(event.body) > PAYLOAD_INLINE_BYTES:
                 stored = await store_body(tx, job.head.namespace, event.body, event.body_digest)
                 row["body"] = stored.inline
@@ -165,10 +165,10 @@ async def _event_rows(tx: Transaction, swept: Sequence[Swept]) -> list[dict[str,
 # ── equal rulings ─────────────────────────────────────────────────────────────────────────────────
 
 
-async def _write_alike(tx: Transaction, swept: Sequence[Swept]) -> None:
-    groups: dict[tuple[tuple[Value, ...], tuple[Value, ...]], list[Swept]] = {}
+async def _write_alike(tx: Transaction, swept: Sequence[SweptJob]) -> None:
+    groups: dict[tuple[tuple[Value, ...], tuple[Value, ...]], list[SweptJob]] = {}
     for job in swept:
-        groups.setdefault((_outcome(job), _fact(job.events[0])), []).append(job)
+        groups.setdefault((_build_outcome(job), _get_event_columns(job.events[0])), []).append(job)
     for (outcome, fact), jobs in groups.items():
         job_ids = [job.head.job_id for job in jobs]
         hashes = b"".join([job.events[0].hash for job in jobs])
@@ -181,13 +181,13 @@ async def _write_alike(tx: Transaction, swept: Sequence[Swept]) -> None:
 # ── column by column ──────────────────────────────────────────────────────────────────────────────
 
 
-class _Numbered:
+class _ValueNumbers:
     """Numbers distinct values from 1, and keeps each once."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[Value, ...], int] = {}
 
-    def of(self, value: tuple[Value, ...]) -> int:
+    def number(self, value: tuple[Value, ...]) -> int:
         return self._numbers.setdefault(value, len(self._numbers) + 1)
 
     @property
@@ -195,27 +195,27 @@ class _Numbered:
         return list(self._numbers)
 
 
-async def _write_batch(tx: Transaction, swept: Sequence[Swept]) -> None:
-    heads, events = [_head_values(job) for job in swept], await _event_rows(tx, swept)
+async def _write_batch(tx: Transaction, swept: Sequence[SweptJob]) -> None:
+    heads, events = [_build_head_values(job) for job in swept], await _build_event_rows(tx, swept)
     columns: dict[str, Value] = {f"each_{name}": [row[name] for row in heads] for name in heads[0]}
     columns |= {f"event_{name}": [row[name] for row in events] for name in events[0]}
     await tx.run("write_rulings", **columns)
 
 
-async def _write_batch_alike(tx: Transaction, swept: Sequence[Swept]) -> None:
-    outcomes, facts = _Numbered(), _Numbered()
+async def _write_batch_alike(tx: Transaction, swept: Sequence[SweptJob]) -> None:
+    outcomes, facts = _ValueNumbers(), _ValueNumbers()
     events = [job.events[0] for job in swept]
     await tx.run(
         "write_equal_rulings",
-        each_job_id=texts([job.head.job_id for job in swept]),
-        each_outcome=integers([outcomes.of(_outcome(job)) for job in swept]),
-        each_fact=integers([facts.of(_fact(event)) for event in events]),
+        each_job_id=encode_texts([job.head.job_id for job in swept]),
+        each_outcome=encode_integers([outcomes.number(_build_outcome(job)) for job in swept]),
+        each_fact=encode_integers([facts.number(_get_event_columns(event)) for event in events]),
         hashes=b"".join([event.hash for event in events]),
         at=events[0].at,
-        **_columns(_OUTCOME, outcomes.kept),
-        **_columns(_FACT, facts.kept),
+        **_build_columns(_OUTCOME, outcomes.kept),
+        **_build_columns(_FACT, facts.kept),
     )
 
 
-def _columns(names: Sequence[str], rows: Sequence[Sequence[Value]]) -> dict[str, Value]:
+def _build_columns(names: Sequence[str], rows: Sequence[Sequence[Value]]) -> dict[str, Value]:
     return {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}

@@ -19,13 +19,13 @@ from holdfast.store.executor import Executor, Row, Transaction, Value
 from holdfast.store.ports.leases import (
     AHEAD_US,
     WORKERS,
-    Beat,
-    ClaimAsk,
-    Held,
-    check_ask,
+    BeatResult,
+    ClaimRequest,
+    HeldLease,
+    check_claim_request,
     check_worker_lease,
 )
-from holdfast.store.tables.bulk_append import event_values
+from holdfast.store.tables.bulk_append import build_event_values
 from holdfast.store.tables.job_heads import head_of
 
 WORKERS_KEPT: Final = 256
@@ -36,8 +36,8 @@ class SqlLeases:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    async def claim(self, request: ClaimAsk) -> list[Grant]:
-        check_ask(request)
+    async def claim(self, request: ClaimRequest) -> list[Grant]:
+        check_claim_request(request)
         is_open = request.roots is None and request.handed is None
         if self._executor.batches and not self._executor.seals and is_open:
             return await self._claim_at_once(request)
@@ -48,12 +48,12 @@ class SqlLeases:
 
         return await self._executor.write(work)
 
-    async def _claim_at_once(self, request: ClaimAsk) -> list[Grant]:
+    async def _claim_at_once(self, request: ClaimRequest) -> list[Grant]:
         """Claim in one statement, which grants nothing under a token that already has grants."""
-        claimed = _claimed(request)
-        rows = await self._executor.once(
+        claimed = _build_claim_values(request)
+        rows = await self._executor.run_statement(
             "claim_jobs_by_age" if request.by_age else "claim_jobs_by_priority",
-            **_wanted(request),
+            **_build_conditions(request),
             suspect_at=_suspect_at(request),
             **claimed,
         )
@@ -61,11 +61,11 @@ class SqlLeases:
             return await self._executor.read(
                 functools.partial(find_earlier_grant, request=request), brief=True
             )
-        place = _by_age if request.by_age else _by_priority
+        place = _rank_by_age if request.by_age else _rank_by_priority
         ordered = sorted(rows, key=lambda row: place(row[_PRIORITY], row[_PRIORITY + 1], row[0]))
-        return [_grant_in(row, claimed) for row in ordered]
+        return [_to_grant(row, claimed) for row in ordered]
 
-    async def renew(self, held: Sequence[Held], ttl_us: int = LEASE_TTL_US) -> set[str]:
+    async def renew(self, held: Sequence[HeldLease], ttl_us: int = LEASE_TTL_US) -> set[str]:
         # In id order, like every statement that locks several heads.
         ordered = sorted(held, key=lambda lease: lease.job_id)
 
@@ -94,7 +94,7 @@ class SqlLeases:
 
         return await self._executor.write(work)
 
-    async def start(self, lease: WorkerLease) -> Beat:
+    async def start(self, lease: WorkerLease) -> BeatResult:
         check_worker_lease(lease)
 
         async def work(tx: Transaction) -> Sequence[Row]:
@@ -105,22 +105,24 @@ class SqlLeases:
             tx.hint(WORKERS)
             return await tx.rows("list_worker_leases")
 
-        return _beat_in(lease, await self._executor.write(work))
+        return _to_beat_result(lease, await self._executor.write(work))
 
-    async def beat(self, lease: WorkerLease) -> Beat:
+    async def beat(self, lease: WorkerLease) -> BeatResult:
         values: dict[str, Value] = {
             "worker": lease.worker,
             "incarnation": lease.incarnation,
             "beat": lease.beat,
         }
         if self._executor.batches:
-            return _beat_in(lease, await self._executor.once("renew_and_list_worker_leases", **values))
+            return _to_beat_result(
+                lease, await self._executor.run_statement("renew_and_list_worker_leases", **values)
+            )
 
         async def work(tx: Transaction) -> Sequence[Row]:
             await tx.run("renew_worker_lease", **values)
             return await tx.rows("list_worker_leases")
 
-        return _beat_in(lease, await self._executor.write(work))
+        return _to_beat_result(lease, await self._executor.write(work))
 
     async def expire(
         self, worker: str, incarnation: str | None = None, beat: int | None = None
@@ -167,24 +169,24 @@ async def _expire_in(tx: Transaction, worker: str) -> int:
     return len(rows)
 
 
-def _beat_in(lease: WorkerLease, rows: Sequence[Row]) -> Beat:
+def _to_beat_result(lease: WorkerLease, rows: Sequence[Row]) -> BeatResult:
     leases = [WorkerLease(*row) for row in rows]
     mine = next((stored for stored in leases if stored.worker == lease.worker), None)
     if mine is not None and mine.incarnation == lease.incarnation:
         mine = lease  # the statement that renews and lists returns the row as it was before
-    return Beat(mine, tuple(stored for stored in leases if stored.worker != lease.worker))
+    return BeatResult(mine, tuple(stored for stored in leases if stored.worker != lease.worker))
 
 
-async def find_earlier_grant(tx: Transaction, request: ClaimAsk) -> list[Grant]:
+async def find_earlier_grant(tx: Transaction, request: ClaimRequest) -> list[Grant]:
     """The grants under this token: the reply to an earlier try may have been lost."""
     known = [
         head_of(row)
         for row in await tx.rows("list_heads_by_token", token=request.token, worker=request.worker)
     ]
-    last = {head.job_id: await _newest(tx, head) for head in known}
-    new = await _journals(tx, known)
-    ordered = sorted(known, key=lambda head: _order(head, by_age=request.by_age))
-    return [_grant(head, head.lease_expires_at, new, takeover=last[head.job_id]) for head in ordered]
+    last = {head.job_id: await _was_takeover(tx, head) for head in known}
+    new = await _load_journals(tx, known)
+    ordered = sorted(known, key=lambda head: _rank(head, by_age=request.by_age))
+    return [_make_grant(head, head.lease_expires_at, new, takeover=last[head.job_id]) for head in ordered]
 
 
 async def count_in(tx: Transaction, worker: str) -> int:
@@ -192,12 +194,12 @@ async def count_in(tx: Transaction, worker: str) -> int:
     return 0 if row is None else int(row[0])
 
 
-async def claim_in(tx: Transaction, request: ClaimAsk) -> list[Grant]:
+async def claim_in(tx: Transaction, request: ClaimRequest) -> list[Grant]:
     """Claim within this transaction."""
     if request.incarnation is not None and tx.batches:
         # With concurrent writers, the worker's lease must not be declared expired before this is committed.
         await tx.row("lock_worker_lease", worker=request.worker)
-    conditions = _wanted(request)
+    conditions = _build_conditions(request)
     if request.most is not None:
         conditions["limit"] = max(0, min(request.limit, request.most - await count_in(tx, request.worker)))
     if request.handed is not None:
@@ -213,24 +215,24 @@ async def claim_in(tx: Transaction, request: ClaimAsk) -> list[Grant]:
     if not chosen:
         return []
     heads = [head_of(row) for row in chosen]
-    granted = [_granted(head, request, row[-1]) for head, row in zip(heads, chosen, strict=True)]
+    granted = [_apply_grant(head, request, row[-1]) for head, row in zip(heads, chosen, strict=True)]
     expiries = await (_grant_batch if tx.batches else _grant_each)(tx, granted, request)
-    new = await _journals(tx, [after for after, _ in granted])
+    new = await _load_journals(tx, [after for after, _ in granted])
     return [
-        _grant(after, expiries[after.job_id], new, takeover=_is_takeover(before, request))
+        _make_grant(after, expiries[after.job_id], new, takeover=_is_takeover(before, request))
         for before, (after, _) in zip(heads, granted, strict=True)
     ]
 
 
-def _is_takeover(head: JobHead, request: ClaimAsk) -> bool:
+def _is_takeover(head: JobHead, request: ClaimRequest) -> bool:
     return head.status is Status.RUNNING and request.handed is None
 
 
-def _suspect_at(request: ClaimAsk) -> int:
+def _suspect_at(request: ClaimRequest) -> int:
     return NO_SUSPECTS if request.suspect_at is None else request.suspect_at
 
 
-def _wanted(request: ClaimAsk) -> dict[str, Value]:
+def _build_conditions(request: ClaimRequest) -> dict[str, Value]:
     """The conditions on the jobs, and how many."""
     return {
         "queues": list(request.queues),
@@ -243,7 +245,7 @@ def _wanted(request: ClaimAsk) -> dict[str, Value]:
     }
 
 
-def _claimed(request: ClaimAsk) -> dict[str, Value]:
+def _build_claim_values(request: ClaimRequest) -> dict[str, Value]:
     """The columns of the grant, and its `job_claimed` event in two forms: a first claim, and a takeover."""
     return {
         "token": request.token,
@@ -251,12 +253,12 @@ def _claimed(request: ClaimAsk) -> dict[str, Value]:
         "ttl_us": request.lease_us,
         "type": JobClaimed.type,
         "version": JobClaimed.version,
-        **_said_by(request.worker),
+        **_encode_claim_events(request.worker),
     }
 
 
 @functools.lru_cache(WORKERS_KEPT)
-def _said_by(worker: str) -> Mapping[str, bytes]:
+def _encode_claim_events(worker: str) -> Mapping[str, bytes]:
     """The bodies of both forms of the event and their digests. Cached: a worker claims often."""
     found, lost = (body_of(JobClaimed(worker=worker, takeover=takeover)) for takeover in (False, True))
     return {
@@ -267,15 +269,15 @@ def _said_by(worker: str) -> Mapping[str, bytes]:
     }
 
 
-def _by_priority(priority: int, ready_at: int, job_id: str) -> tuple[int, int, str]:
+def _rank_by_priority(priority: int, ready_at: int, job_id: str) -> tuple[int, int, str]:
     return (-priority, ready_at, job_id)
 
 
-def _by_age(_priority: int, ready_at: int, job_id: str) -> tuple[int, int, str]:
+def _rank_by_age(_priority: int, ready_at: int, job_id: str) -> tuple[int, int, str]:
     return (0, ready_at, job_id)
 
 
-def _grant_in(row: Row, claimed: Mapping[str, Any]) -> Grant:
+def _to_grant(row: Row, claimed: Mapping[str, Any]) -> Grant:
     """Convert a row to a grant: the first columns are in the order of its fields. After them come the sort columns, the
     time of the claim, and the event before it, if there is just one."""
     values = list(row[:_PRIORITY])
@@ -294,7 +296,7 @@ _PRIORITY, _TAKEOVER, _FENCE, _HASH = map(
 )
 
 
-async def _journals(tx: Transaction, heads: Sequence[JobHead]) -> dict[str, list[SealedEvent]]:
+async def _load_journals(tx: Transaction, heads: Sequence[JobHead]) -> dict[str, list[SealedEvent]]:
     """The journals, after the claim, of the jobs that were never claimed before."""
     journals: dict[str, list[SealedEvent]] = {head.job_id: [] for head in heads if head.head_seq == 2}
     if journals:
@@ -303,11 +305,11 @@ async def _journals(tx: Transaction, heads: Sequence[JobHead]) -> dict[str, list
     return journals
 
 
-def _order(head: JobHead, *, by_age: bool) -> tuple[int, int, str]:
-    return (_by_age if by_age else _by_priority)(head.priority, head.ready_at, head.job_id)
+def _rank(head: JobHead, *, by_age: bool) -> tuple[int, int, str]:
+    return (_rank_by_age if by_age else _rank_by_priority)(head.priority, head.ready_at, head.job_id)
 
 
-def _granted(head: JobHead, request: ClaimAsk, at: int) -> tuple[JobHead, SealedEvent]:
+def _apply_grant(head: JobHead, request: ClaimRequest, at: int) -> tuple[JobHead, SealedEvent]:
     """The head after the grant, and its `job_claimed` event."""
     takeover = _is_takeover(head, request)
     fact = JobClaimed(worker=request.worker, takeover=takeover)
@@ -339,7 +341,7 @@ def _granted(head: JobHead, request: ClaimAsk, at: int) -> tuple[JobHead, Sealed
 
 
 async def _grant_each(
-    tx: Transaction, granted: Sequence[tuple[JobHead, SealedEvent]], request: ClaimAsk
+    tx: Transaction, granted: Sequence[tuple[JobHead, SealedEvent]], request: ClaimRequest
 ) -> dict[str, int]:
     heads: list[dict[str, Value]] = [
         {
@@ -356,12 +358,12 @@ async def _grant_each(
     ]
     rows = await tx.rows_each("grant_lease", heads)
     assert len(rows) == len(granted), "the heads were chosen and locked in this transaction"
-    await tx.rows_each("insert_event", [event_values(head.job_id, event) for head, event in granted])
+    await tx.rows_each("insert_event", [build_event_values(head.job_id, event) for head, event in granted])
     return {head.job_id: row[0] for (head, _), row in zip(granted, rows, strict=True)}
 
 
 async def _grant_batch(
-    tx: Transaction, granted: Sequence[tuple[JobHead, SealedEvent]], request: ClaimAsk
+    tx: Transaction, granted: Sequence[tuple[JobHead, SealedEvent]], request: ClaimRequest
 ) -> dict[str, int]:
     rows = await tx.rows(
         "grant_leases",
@@ -382,13 +384,13 @@ async def _grant_batch(
     return {row[0]: row[1] for row in rows}
 
 
-async def _newest(tx: Transaction, head: JobHead) -> bool:
+async def _was_takeover(tx: Transaction, head: JobHead) -> bool:
     """Whether the earlier grant was a takeover, as its own event says."""
     row = await tx.row("get_claim_event", job_id=head.job_id, fence=head.fence)
     return row is not None and b'"takeover":true' in row[0]
 
 
-def _grant(
+def _make_grant(
     head: JobHead, expires_at: int, new: Mapping[str, Sequence[SealedEvent]], *, takeover: bool
 ) -> Grant:
     return Grant(

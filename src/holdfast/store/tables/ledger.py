@@ -8,7 +8,7 @@ from holdfast.model.ledger import CallRow
 from holdfast.model.side_effects import CALL_MOVES, CallStatus, Effect
 from holdfast.store.executor import Executor, Row, Transaction, Value
 from holdfast.store.ports.ledger import Receipt
-from holdfast.store.tables.payloads import word
+from holdfast.store.tables.payloads import to_enum
 
 _COLUMNS = CallRow.__struct_fields__
 
@@ -19,7 +19,7 @@ class SqlLedger:
 
     async def find(self, job_id: str, step_key: str, generation: int = 0) -> CallRow | None:
         async def work(tx: Transaction) -> CallRow | None:
-            return await _call_at(tx, job_id, step_key, generation)
+            return await _find_call(tx, job_id, step_key, generation)
 
         return await self._executor.read(work, brief=True)
 
@@ -27,7 +27,7 @@ class SqlLedger:
         # Point lookups, one after the other: on SQLite three of them are faster than one joined statement.
         async def work(tx: Transaction) -> Receipt | None:
             call, generation = None, 0
-            while (row := await _call_at(tx, job_id, step_key, generation)) is not None:
+            while (row := await _find_call(tx, job_id, step_key, generation)) is not None:
                 call, generation = row, generation + 1
             if call is None:
                 return None
@@ -40,13 +40,13 @@ class SqlLedger:
 
     async def find_by_key(self, idempotency_key: str) -> CallRow | None:
         async def work(tx: Transaction) -> CallRow | None:
-            return _call(await tx.row("find_call_by_key", idempotency_key=idempotency_key))
+            return _to_call(await tx.row("find_call_by_key", idempotency_key=idempotency_key))
 
         return await self._executor.read(work, brief=True)
 
     async def list(self, job_id: str, *, status: CallStatus | None = None) -> list[CallRow]:
         async def work(tx: Transaction) -> list[CallRow]:
-            return [_row(row) for row in await tx.rows("list_calls", job_id=job_id, status=status)]
+            return [_to_call_row(row) for row in await tx.rows("list_calls", job_id=job_id, status=status)]
 
         return await self._executor.read(work)
 
@@ -63,19 +63,19 @@ async def write_call(tx: Transaction, job_id: str, call: CallRow) -> None:
     if call.job_id != job_id:
         msg = f"call {call.step_key} of job {call.job_id} cannot be written by job {job_id}"
         raise InvalidMove(msg, hint="A job writes its own ledger only.")
-    before = await _call_at(tx, call.job_id, call.step_key, call.generation)
-    namesake = _call(await tx.row("find_call_by_key", idempotency_key=call.idempotency_key)) or before
-    if namesake is not None and _identity(namesake) != _identity(call):
+    before = await _find_call(tx, call.job_id, call.step_key, call.generation)
+    namesake = _to_call(await tx.row("find_call_by_key", idempotency_key=call.idempotency_key)) or before
+    if namesake is not None and _get_identity(namesake) != _get_identity(call):
         msg = f"idempotency key {call.idempotency_key} was used for another call or other arguments"
         raise KeyReused(msg, stored=namesake.args_digest, sent=call.args_digest)
     status = None if before is None else before.status
     if call.status not in CALL_MOVES[status]:
         msg = f"call {call.step_key} of job {call.job_id} cannot go from {status} to {call.status}"
         raise InvalidMove(msg, hint="A settled call stays as it is; a new try is a new generation.")
-    await tx.run("insert_call" if before is None else "update_call", **_values(call, new=before is None))
+    await tx.run("insert_call" if before is None else "update_call", **_to_values(call, new=before is None))
 
 
-def _identity(call: CallRow) -> tuple[str, str, int, str, str]:
+def _get_identity(call: CallRow) -> tuple[str, str, int, str, str]:
     return (call.job_id, call.step_key, call.generation, call.idempotency_key, call.args_digest)
 
 
@@ -93,20 +93,20 @@ _KEPT = frozenset(
 )
 
 
-def _values(call: CallRow, *, new: bool) -> dict[str, Value]:
+def _to_values(call: CallRow, *, new: bool) -> dict[str, Value]:
     return {name: getattr(call, name) for name in _COLUMNS if new or name not in _KEPT}
 
 
-async def _call_at(tx: Transaction, job_id: str, step_key: str, generation: int) -> CallRow | None:
-    return _call(await tx.row("get_call", job_id=job_id, step_key=step_key, generation=generation))
+async def _find_call(tx: Transaction, job_id: str, step_key: str, generation: int) -> CallRow | None:
+    return _to_call(await tx.row("get_call", job_id=job_id, step_key=step_key, generation=generation))
 
 
-def _call(row: Row | None) -> CallRow | None:
-    return None if row is None else _row(row)
+def _to_call(row: Row | None) -> CallRow | None:
+    return None if row is None else _to_call_row(row)
 
 
-def _row(row: Row) -> CallRow:
+def _to_call_row(row: Row) -> CallRow:
     values = dict(zip(_COLUMNS, row, strict=True))
-    values["side_effect_class"] = word(Effect, values["side_effect_class"])
-    values["status"] = word(CallStatus, values["status"])
+    values["side_effect_class"] = to_enum(Effect, values["side_effect_class"])
+    values["status"] = to_enum(CallStatus, values["status"])
     return CallRow(**values)

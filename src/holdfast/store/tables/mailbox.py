@@ -8,10 +8,10 @@ from holdfast.model.mailbox import Mail, MailDraft, Sent, check_mail
 from holdfast.model.states import TERMINAL, MailKind, Status, wakes
 from holdfast.store.executor import Executor, Transaction
 from holdfast.store.tables.job_heads import lock_head
-from holdfast.store.tables.payloads import read_json, store_body, word
+from holdfast.store.tables.payloads import read_json, store_body, to_enum
 
 
-class SqlPost:
+class SqlMailbox:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
@@ -28,7 +28,7 @@ class SqlPost:
                 Mail(
                     job_id,
                     seq,
-                    word(MailKind, kind),
+                    to_enum(MailKind, kind),
                     name,
                     read_json(body, f"letter {seq} to job {job_id}"),
                     *columns,

@@ -18,20 +18,20 @@ T = TypeVar("T")
 W = TypeVar("W", bound=StrEnum)
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredBody(msgspec.Struct, frozen=True):
     """A body as two columns: `inline` is None if the bytes are a blob."""
 
     inline: bytes | None
     digest: bytes
 
 
-async def store_body(tx: Transaction, namespace: str, body: bytes, digest: bytes | None = None) -> Stored:
+async def store_body(tx: Transaction, namespace: str, body: bytes, digest: bytes | None = None) -> StoredBody:
     """Store the bytes with this transaction, in the row or as a blob."""
     digest = hashlib.sha256(body).digest() if digest is None else digest
     if len(body) <= PAYLOAD_INLINE_BYTES:
-        return Stored(body, digest)
+        return StoredBody(body, digest)
     await tx.run("put_blob", namespace=namespace, digest=digest, body=body)
-    return Stored(None, digest)
+    return StoredBody(None, digest)
 
 
 async def put_blob_in(tx: Transaction, namespace: str, body: bytes) -> bytes:
@@ -64,7 +64,7 @@ def read_struct(kind: type[T], body: bytes | None, label: str) -> T:
         raise StoreCorrupt(msg) from error
 
 
-def word(kind: type[W], stored: str) -> W:
+def to_enum(kind: type[W], stored: str) -> W:
     """Convert a stored text to the enumeration of its column. Raises StoreCorrupt for any other text."""
     try:
         return kind(stored)

@@ -34,7 +34,7 @@ class SqlQueues:
         async def work(tx: Transaction) -> Sequence[Row]:
             return await tx.rows("list_queue_limits", namespace=namespace)
 
-        return [_limits(row) for row in await self._executor.read(work, brief=True)]
+        return [_to_limits(row) for row in await self._executor.read(work, brief=True)]
 
 
 async def admit_in(tx: Transaction, drafts: Sequence[JobDraft]) -> None:
@@ -45,11 +45,11 @@ async def admit_in(tx: Transaction, drafts: Sequence[JobDraft]) -> None:
         place = {"namespace": namespace, "queue": queue}
         row = await tx.row("lock_queue_limits", **place)
         if row is not None:
-            limits = _limits(row)
+            limits = _to_limits(row)
             load = await tx.row("read_queue_load", enough=limits.depth_max or 0, **place)
             assert load is not None, "counting always gives a row"
             admit(limits, Load(load[0], load[1]), new_jobs[namespace, queue], load[2])
 
 
-def _limits(row: Row) -> QueueLimits:
+def _to_limits(row: Row) -> QueueLimits:
     return QueueLimits(**dict(zip(QueueLimits.__struct_fields__, row, strict=True)))

@@ -22,10 +22,10 @@ from holdfast.model.retention import (
 )
 from holdfast.model.states import Status
 from holdfast.store.executor import Executor, Row, Transaction
-from holdfast.store.ports.retention import Freed
+from holdfast.store.ports.retention import FreedBlobs
 from holdfast.store.tables.blobs import find_named_digests
 from holdfast.store.tables.job_heads import lock_head
-from holdfast.store.tables.payloads import word
+from holdfast.store.tables.payloads import to_enum
 
 NOTHING: Final = b""
 SAID_NOTHING: Final = b"null"
@@ -57,16 +57,16 @@ class SqlRetention:
         ordered = sorted(set(job_ids))  # the order in which every transaction locks heads
 
         async def look(tx: Transaction) -> list[Pruned]:
-            return [await _judged(tx, job, policy) for job in await _standings(tx, ordered)]
+            return [await _judge(tx, job, policy) for job in await _load_standings(tx, ordered)]
 
         async def work(tx: Transaction) -> list[Pruned]:
             locked = [job_id for job_id in ordered if await _is_there(tx, job_id)]
-            jobs = {job.job_id: job for job in await _standings(tx, locked)}
-            pruned = [await _judged(tx, job, policy) for job in jobs.values()]
+            jobs = {job.job_id: job for job in await _load_standings(tx, locked)}
+            pruned = [await _judge(tx, job, policy) for job in jobs.values()]
             await tx.run("open_retention_gate")
             for result in pruned:
                 if result.kept is None:
-                    await _carry_out(tx, jobs[result.job_id], policy.how)
+                    await _prune_job(tx, jobs[result.job_id], policy.how)
             await tx.run("close_retention_gate")
             return pruned
 
@@ -80,21 +80,23 @@ class SqlRetention:
         if row is None:
             return None
         values = dict(zip(Tombstone.__struct_fields__, row, strict=True))
-        return Tombstone(**values | {"status": word(Status, row[3]), "how": word(How, row[9])})
+        return Tombstone(**values | {"status": to_enum(Status, row[3]), "how": to_enum(How, row[9])})
 
-    async def collect(self, *, grace_us: int, batch: int, dry_run: bool = False) -> Freed:
+    async def collect(self, *, grace_us: int, batch: int, dry_run: bool = False) -> FreedBlobs:
         """Find unreferenced blobs without a lock. A blob that is stored again meanwhile has a new time, and stays."""
         unreferenced, before = await self._executor.read(
-            functools.partial(_loose, grace_us=grace_us), snapshot=True
+            functools.partial(_find_unreferenced, grace_us=grace_us), snapshot=True
         )
         sizes: list[int] = []
         for start in range(0, len(unreferenced), batch):
             places = unreferenced[start : start + batch]
             if dry_run:
-                sizes += await self._executor.read(functools.partial(_sizes, places=places))
+                sizes += await self._executor.read(functools.partial(_read_sizes, places=places))
             else:
-                sizes += await self._executor.write(functools.partial(_forget, places=places, before=before))
-        return Freed(len(sizes), sum(sizes))
+                sizes += await self._executor.write(
+                    functools.partial(_remove_blobs, places=places, before=before)
+                )
+        return FreedBlobs(len(sizes), sum(sizes))
 
 
 async def _is_there(tx: Transaction, job_id: str) -> bool:
@@ -106,22 +108,22 @@ async def _is_there(tx: Transaction, job_id: str) -> bool:
     return True
 
 
-async def _standings(tx: Transaction, job_ids: Sequence[str]) -> list[Standing]:
+async def _load_standings(tx: Transaction, job_ids: Sequence[str]) -> list[Standing]:
     rows = [await tx.row("get_retention_state", job_id=job_id) for job_id in job_ids]
-    return [_standing(row) for row in rows if row is not None]
+    return [_to_standing(row) for row in rows if row is not None]
 
 
-def _standing(row: Row) -> Standing:
+def _to_standing(row: Row) -> Standing:
     values = dict(zip(Standing.__struct_fields__, row, strict=True))
-    values["status"] = word(Status, values["status"])
+    values["status"] = to_enum(Status, values["status"])
     if values["parent_status"] is not None:
-        values["parent_status"] = word(Status, values["parent_status"])
+        values["parent_status"] = to_enum(Status, values["parent_status"])
     if values["pruned"] is not None:
-        values["pruned"] = word(How, values["pruned"])
+        values["pruned"] = to_enum(How, values["pruned"])
     return Standing(**values)
 
 
-async def _judged(tx: Transaction, job: Standing, policy: RetentionPolicy) -> Pruned:
+async def _judge(tx: Transaction, job: Standing, policy: RetentionPolicy) -> Pruned:
     """The decision about the job, and how much of it would be erased or removed."""
     now = await tx.row("read_wall_clock")
     assert now is not None
@@ -136,7 +138,7 @@ async def _judged(tx: Transaction, job: Standing, policy: RetentionPolicy) -> Pr
     return Pruned(job_id=job.job_id, events=counted[0], size=counted[1])
 
 
-async def _carry_out(tx: Transaction, job: Standing, how: How) -> None:
+async def _prune_job(tx: Transaction, job: Standing, how: How) -> None:
     await tx.run("remove_passages", job_id=job.job_id)
     if how is How.ERASE:
         await tx.run("erase_events", job_id=job.job_id, types=TYPES, nothing=NOTHING)
@@ -169,7 +171,7 @@ async def _carry_out(tx: Transaction, job: Standing, how: How) -> None:
 Blob = tuple[str, bytes]
 
 
-async def _loose(tx: Transaction, grace_us: int) -> tuple[list[Blob], int]:
+async def _find_unreferenced(tx: Transaction, grace_us: int) -> tuple[list[Blob], int]:
     """The unreferenced blobs, and the instant before which they were stored."""
     now = await tx.row("read_wall_clock")
     assert now is not None
@@ -183,12 +185,12 @@ async def _loose(tx: Transaction, grace_us: int) -> tuple[list[Blob], int]:
     return found, before
 
 
-async def _sizes(tx: Transaction, places: Sequence[Blob]) -> list[int]:
+async def _read_sizes(tx: Transaction, places: Sequence[Blob]) -> list[int]:
     rows = [await tx.row("get_blob", namespace=namespace, digest=digest) for namespace, digest in places]
     return [len(row[0]) for row in rows if row is not None]
 
 
-async def _forget(tx: Transaction, places: Sequence[Blob], before: int) -> list[int]:
+async def _remove_blobs(tx: Transaction, places: Sequence[Blob], before: int) -> list[int]:
     """Remove the blobs; returns the sizes of those that were removed."""
     rows = [
         await tx.row("remove_old_blob", namespace=namespace, digest=digest, before=before)

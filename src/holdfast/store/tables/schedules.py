@@ -15,7 +15,7 @@ from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.schedule import CatchUp, Schedule, check_schedule
 from holdfast.store.executor import Executor, Row, Transaction, Value
 from holdfast.store.tables.jobs import submit_in
-from holdfast.store.tables.payloads import need_namespace, read_json, word
+from holdfast.store.tables.payloads import need_namespace, read_json, to_enum
 
 
 class SqlSchedules:
@@ -25,7 +25,7 @@ class SqlSchedules:
 
     async def put(self, schedule: Schedule) -> Schedule:
         check_schedule(schedule)
-        values = _values(schedule)
+        values = _to_values(schedule)
 
         async def work(tx: Transaction) -> Schedule:
             await need_namespace(tx, schedule.namespace)
@@ -48,7 +48,7 @@ class SqlSchedules:
         async def work(tx: Transaction) -> Sequence[Row]:
             return await tx.rows("list_schedules", namespace=namespace, after=after, limit=limit + 1)
 
-        found = [_schedule(row) for row in await self._executor.read(work)]
+        found = [_to_schedule(row) for row in await self._executor.read(work)]
         more = encode_cursor("schedules", found[limit - 1].schedule_id) if len(found) > limit > 0 else None
         return Page(tuple(found[:limit]), more)
 
@@ -56,24 +56,24 @@ class SqlSchedules:
         async def work(tx: Transaction) -> Sequence[Row]:
             return await tx.rows("list_due_schedules", limit=limit)
 
-        return tuple([_schedule(row) for row in await self._executor.read(work, brief=True)])
+        return tuple([_to_schedule(row) for row in await self._executor.read(work, brief=True)])
 
     async def fire(self, schedule: Schedule, job: JobDraft | None, next_at: int) -> Submitted | None:
-        draft = None if job is None else self._named(job)
+        draft = None if job is None else self._assign_id(job)
         place = {"namespace": schedule.namespace, "schedule_id": schedule.schedule_id}
         tried: list[Submitted | None] = []
 
         async def work(tx: Transaction) -> Submitted | None:
             row = await tx.row("lock_schedule", **place)
-            if row is None or schedule.paused or _schedule(row) != schedule:
-                return await _by_a_lost_try(tx, tried)
+            if row is None or schedule.paused or _to_schedule(row) != schedule:
+                return await _find_lost_try(tx, tried)
             await tx.run("set_schedule_next_at", next_at=next_at, **place)
-            tried.append(None if draft is None else await _submitted(tx, draft))
+            tried.append(None if draft is None else await _submit(tx, draft))
             return tried[-1]
 
         return await self._executor.write(work)
 
-    def _named(self, job: JobDraft) -> JobDraft:
+    def _assign_id(self, job: JobDraft) -> JobDraft:
         """The checked draft with an id, so that running the work twice makes one job."""
         check_draft(job)
         return job if job.job_id is not None else msgspec.structs.replace(job, job_id=self._ids.new("job"))
@@ -103,7 +103,7 @@ class SqlSchedules:
         return await self._executor.write(work)
 
 
-async def _submitted(tx: Transaction, job: JobDraft) -> Submitted:
+async def _submit(tx: Transaction, job: JobDraft) -> Submitted:
     """Submit the job of this due time. A job that a schedule of the same id submitted before it was changed is left as
     it is."""
     try:
@@ -114,7 +114,7 @@ async def _submitted(tx: Transaction, job: JobDraft) -> Submitted:
         return Submitted(row[0], created=False)
 
 
-async def _by_a_lost_try(tx: Transaction, tried: Sequence[Submitted | None]) -> Submitted | None:
+async def _find_lost_try(tx: Transaction, tried: Sequence[Submitted | None]) -> Submitted | None:
     """The result of an earlier try of this call whose reply was lost, if its job exists: no other call has that job
     id."""
     last = tried[-1] if tried else None
@@ -128,10 +128,10 @@ async def _get(tx: Transaction, schedule_id: str, namespace: str) -> Schedule:
     if row is None:
         msg = f"there is no schedule {schedule_id!r}"
         raise NotFound(msg, hint="`holdfast schedule list` lists them.")
-    return _schedule(row)
+    return _to_schedule(row)
 
 
-def _values(schedule: Schedule) -> dict[str, Value]:
+def _to_values(schedule: Schedule) -> dict[str, Value]:
     budget = None if schedule.budget is None else money.to_json(schedule.budget)
     return {
         "namespace": schedule.namespace,
@@ -150,7 +150,7 @@ def _values(schedule: Schedule) -> dict[str, Value]:
     }
 
 
-def _schedule(row: Row) -> Schedule:
+def _to_schedule(row: Row) -> Schedule:
     (
         schedule_id,
         kind,
@@ -172,7 +172,7 @@ def _schedule(row: Row) -> Schedule:
         cron=cron,
         next_at=next_at,
         time_zone=time_zone,
-        catch_up=word(CatchUp, catch_up),
+        catch_up=to_enum(CatchUp, catch_up),
         input=content["input"],
         namespace=namespace,
         queue=queue,

@@ -99,7 +99,7 @@ class SqlSessions:
             return await tx.row("load_node", namespace=namespace, session_id=session_id, node_id=node_id)
 
         row = await self._executor.read(work, brief=True)
-        return None if row is None else _node(row)
+        return None if row is None else _to_node(row)
 
     async def save_meta(
         self, meta: SessionMeta, *, handle: str | None = None, namespace: str = DEFAULT_NAMESPACE
@@ -164,22 +164,22 @@ async def _load_in(
     elif scope.active_path:
         leaf = leaf if scope.leaf_node_id is None else scope.leaf_node_id
         ancestry = await tx.rows("load_path", leaf_node_id=leaf, **place)
-        nodes = active_path(map(_node, ancestry), leaf)
+        nodes = active_path(map(_to_node, ancestry), leaf)
     else:
-        nodes = tuple(map(_node, await tx.rows("load_nodes", **place)))
+        nodes = tuple(map(_to_node, await tx.rows("load_nodes", **place)))
     return SessionView(
         session_id=session_id,
         revision=revision,
         graph=Graph(nodes, leaf),
-        frames=tuple(_frame(row) for row in await tx.rows("load_frames", **place)),
+        frames=tuple(_to_frame(row) for row in await tx.rows("load_frames", **place)),
         frame_id=frame_id,
         checkpoint=await load_checkpoint(tx, namespace, document, states),
         checkpoint_ref=digest.hex(),
-        usage=tuple(_usage(row) for row in usage),
+        usage=tuple(_to_usage(row) for row in usage),
     )
 
 
-def _node(row: Row) -> SessionNode:
+def _to_node(row: Row) -> SessionNode:
     node_id, parent, frame_id, caused_by, at, body = row
     return SessionNode(
         node_id=node_id,
@@ -191,7 +191,7 @@ def _node(row: Row) -> SessionNode:
     )
 
 
-def _frame(row: Row) -> Frame:
+def _to_frame(row: Row) -> Frame:
     frame_id, previous, status, reason, caused_by, created_at, assignment, snapshot = row
     pair = read_json(assignment, f"frame {frame_id}")
     if not isinstance(pair, list) or len(pair) != 2:
@@ -211,5 +211,5 @@ def _frame(row: Row) -> Frame:
     )
 
 
-def _usage(row: Row) -> Usage:
+def _to_usage(row: Row) -> Usage:
     return Usage(**dict(zip(Usage.__struct_fields__, row, strict=True)))

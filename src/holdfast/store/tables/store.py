@@ -27,14 +27,14 @@ from holdfast.store.tables.jobs import SqlJobs
 from holdfast.store.tables.journal import SqlJournal
 from holdfast.store.tables.leases import SqlLeases
 from holdfast.store.tables.ledger import SqlLedger
-from holdfast.store.tables.mailbox import SqlPost
+from holdfast.store.tables.mailbox import SqlMailbox
 from holdfast.store.tables.metadata import SqlMetadata
 from holdfast.store.tables.namespaces import SqlNamespaces
 from holdfast.store.tables.queue_limits import SqlQueues
 from holdfast.store.tables.retention import SqlRetention
 from holdfast.store.tables.schedules import SqlSchedules
 from holdfast.store.tables.sessions import SqlSessions
-from holdfast.store.tables.store_stats import SqlWatch
+from holdfast.store.tables.store_stats import SqlStoreStats
 from holdfast.store.tables.streams import SqlStreams
 from holdfast.store.tables.work_items import SqlWork
 from holdfast.store.tables.worker_presences import SqlPresences
@@ -60,7 +60,7 @@ class SqlStore:
         integrity: Callable[[], Awaitable[list[str]]],
         codec: Codec | None = None,
     ) -> None:
-        executor = executor if codec is None else codec.around(executor)
+        executor = executor if codec is None else codec.wrap_executor(executor)
         self.executor = executor
         self.clock = clock
         self.tier = tier
@@ -69,7 +69,7 @@ class SqlStore:
         self.journal = SqlJournal(executor)
         self.leases = SqlLeases(executor)
         self.ledger = SqlLedger(executor)
-        self.post = SqlPost(executor)
+        self.post = SqlMailbox(executor)
         self.sessions = SqlSessions(executor)
         self.inbox = SqlInbox(executor, ids)
         self.attachments = SqlAttachments(executor)
@@ -85,7 +85,7 @@ class SqlStore:
         self.queues = SqlQueues(executor)
         self.keys = SqlKeys(executor)
         self.audit = SqlAudit(executor)
-        self.vitals = SqlWatch(executor)
+        self.vitals = SqlStoreStats(executor)
         self.presences = SqlPresences(executor)
         self.work = SqlWork(executor)
         self.entries = SqlEntries(executor)

@@ -9,16 +9,16 @@ import msgspec
 from holdfast.model import canonical
 from holdfast.model.streams import START, Cursor, Passage
 from holdfast.store.executor import Executor, Row, Transaction
-from holdfast.store.ports.streams import Said, check_said
+from holdfast.store.ports.streams import StreamAppend, check_stream_append
 
 
 class SqlStreams:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    async def append(self, passages: Sequence[Said]) -> list[bool]:
+    async def append(self, passages: Sequence[StreamAppend]) -> list[bool]:
         for passage in passages:
-            check_said(passage)
+            check_stream_append(passage)
         # In id order, like every transaction that locks several heads.
         places = sorted(
             range(len(passages)),
@@ -40,7 +40,7 @@ class SqlStreams:
             )
 
         return [
-            Passage(fence, last, chunks, _voices(voices), bytes(body), at)
+            Passage(fence, last, chunks, _decode_voices(voices), bytes(body), at)
             for fence, last, chunks, voices, at, body in await self._executor.read(work)
         ]
 
@@ -49,10 +49,10 @@ class SqlStreams:
             return await tx.rows("list_voices", job_id=job_id)
 
         rows = await self._executor.read(work, brief=True)
-        return dict(sorted(voice for row in rows for voice in _voices(row[0])))
+        return dict(sorted(voice for row in rows for voice in _decode_voices(row[0])))
 
 
-async def _append(tx: Transaction, held_passage: Said) -> bool:
+async def _append(tx: Transaction, held_passage: StreamAppend) -> bool:
     held, passage = held_passage.held, held_passage.passage
     row = await tx.row(
         "append_passage",
@@ -71,5 +71,5 @@ async def _append(tx: Transaction, held_passage: Said) -> bool:
     return place is not None
 
 
-def _voices(text: str) -> tuple[tuple[str, int], ...]:
+def _decode_voices(text: str) -> tuple[tuple[str, int], ...]:
     return msgspec.json.decode(text, type=tuple[tuple[str, int], ...])

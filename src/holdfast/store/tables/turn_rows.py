@@ -65,11 +65,11 @@ def turn_of(commit: TurnCommit) -> TurnRows:
     check_commit(commit)
     blobs: dict[bytes, bytes] = {}
     document, states = pack_checkpoint(commit.checkpoint, blobs)
-    nodes = [_node(node, blobs) for node in commit.nodes]
-    return TurnRows(commit, nodes, _merged(commit.usage), document, states, blobs)
+    nodes = [_build_node_row(node, blobs) for node in commit.nodes]
+    return TurnRows(commit, nodes, _merge_usage(commit.usage), document, states, blobs)
 
 
-def _node(node: SessionNode, blobs: dict[bytes, bytes]) -> dict[str, Value]:
+def _build_node_row(node: SessionNode, blobs: dict[bytes, bytes]) -> dict[str, Value]:
     body = canonical.encode(node.body)
     digest = hashlib.sha256(body).digest()
     if len(body) > PAYLOAD_INLINE_BYTES:
@@ -85,16 +85,16 @@ def _node(node: SessionNode, blobs: dict[bytes, bytes]) -> dict[str, Value]:
     }
 
 
-def _merged(usage: tuple[Usage, ...]) -> list[Usage]:
+def _merge_usage(usage: tuple[Usage, ...]) -> list[Usage]:
     """One entry for each source and model, in the order of first use."""
     totals: dict[tuple[str, str], Usage] = {}
     for used in usage:
         before = totals.get((used.source, used.model))
-        totals[used.source, used.model] = used if before is None else _sum(before, used)
+        totals[used.source, used.model] = used if before is None else _add_usage(before, used)
     return list(totals.values())
 
 
-def _sum(first: Usage, second: Usage) -> Usage:
+def _add_usage(first: Usage, second: Usage) -> Usage:
     return msgspec.structs.replace(
         first,
         input_tokens=first.input_tokens + second.input_tokens,

@@ -35,8 +35,8 @@ async def write_in(
     commit = turn.commit
     place = {"namespace": namespace, "session_id": commit.session_id}
     head, stamp = await _open_turn(tx, commit, place)
-    await must_serve(tx, namespace, handle, commit.session_id)
-    earlier = _stamped_before(commit, stamp)
+    await check_binding(tx, namespace, handle, commit.session_id)
+    earlier = _find_replay(commit, stamp)
     if earlier is not None:
         return earlier
     try:
@@ -46,7 +46,7 @@ async def write_in(
         # before the wait. So if another process has just committed this same turn, the first read shows the moved head
         # without the stamp.
         _, stamp = await _open_turn(tx, commit, place)
-        earlier = _stamped_before(commit, stamp)
+        earlier = _find_replay(commit, stamp)
         if earlier is None:
             raise
         return earlier
@@ -60,7 +60,7 @@ async def commit_at_once(executor: Executor, turn: TurnRows, *, namespace: str) 
     commit = turn.commit
     place = {"namespace": namespace, "session_id": commit.session_id}
     values = turn.values(None) | place | turn.columns()
-    rows = await executor.once("write_turn", expected_revision=commit.expected_revision, **values)
+    rows = await executor.run_statement("write_turn", expected_revision=commit.expected_revision, **values)
     return Committed(rows[0][0], turn.digest.hex()) if rows else None
 
 
@@ -73,7 +73,7 @@ async def _must_fit(tx: Transaction, commit: TurnCommit, head: Row, place: dict[
         await _must_own(tx, completion, place)
 
 
-async def must_serve(tx: Transaction, namespace: str, handle: str | None, session_id: str) -> None:
+async def check_binding(tx: Transaction, namespace: str, handle: str | None, session_id: str) -> None:
     """Raise SessionBound if the handle is bound to another session."""
     if handle is not None:
         check_name(handle, "handle")
@@ -90,7 +90,7 @@ async def bind(tx: Transaction, namespace: str, handle: str | None, session_id: 
     concurrent."""
     if handle is not None:
         await tx.run("bind_handle", namespace=namespace, handle=handle, session_id=session_id)
-        await must_serve(tx, namespace, handle, session_id)
+        await check_binding(tx, namespace, handle, session_id)
 
 
 async def _open_turn(tx: Transaction, commit: TurnCommit, place: dict[str, str]) -> tuple[Row, Row]:
@@ -105,7 +105,7 @@ async def _open_turn(tx: Transaction, commit: TurnCommit, place: dict[str, str])
     return row[:4], row[4:]
 
 
-def _stamped_before(commit: TurnCommit, stamp: Row) -> Committed | None:
+def _find_replay(commit: TurnCommit, stamp: Row) -> Committed | None:
     turn_hash, revision, checkpoint_digest = stamp
     if commit.stamp is None or turn_hash is None:
         return None

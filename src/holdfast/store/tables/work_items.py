@@ -11,7 +11,7 @@ from holdfast.model.work import WorkWhich
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.ports.work_items import WorkRow
 from holdfast.store.tables.job_heads import head_of
-from holdfast.store.tables.payloads import word
+from holdfast.store.tables.payloads import to_enum
 
 _ITEM = 5
 """The number of columns of a work item; those of the head follow."""
@@ -26,7 +26,7 @@ class SqlWork:
             return await tx.row("find_work", job_id=job_id)
 
         row = await self._executor.read(work, brief=True)
-        return None if row is None else _item(row)
+        return None if row is None else _to_item(row)
 
     async def list(
         self, work_filter: WorkWhich, *, limit: int = 100, cursor: str | None = None
@@ -46,7 +46,9 @@ class SqlWork:
                 limit=limit + 1,
             )
 
-        found = [WorkRow(_item(row[:_ITEM]), head_of(row[_ITEM:])) for row in await self._executor.read(work)]
+        found = [
+            WorkRow(_to_item(row[:_ITEM]), head_of(row[_ITEM:])) for row in await self._executor.read(work)
+        ]
         more = encode_cursor("work", found[limit - 1].head.job_id) if len(found) > limit > 0 else None
         return Page(tuple(found[:limit]), more)
 
@@ -57,7 +59,7 @@ class SqlWork:
             return await tx.rows("count_work", namespace=namespace)
 
         return {
-            (project, word(Status, status), word(WaitReason, reason) if reason else None): count
+            (project, to_enum(Status, status), to_enum(WaitReason, reason) if reason else None): count
             for project, status, reason, count in await self._executor.read(work)
         }
 
@@ -91,7 +93,7 @@ async def insert_work_in(tx: Transaction, job_id: str, namespace: str, item: Wor
     )
 
 
-def _item(row: Row) -> WorkItemRow:
+def _to_item(row: Row) -> WorkItemRow:
     project, capability, boundary, preferred_type, deadline_at = row
     return WorkItemRow(
         project=project,

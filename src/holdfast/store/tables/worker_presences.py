@@ -58,7 +58,7 @@ class SqlPresences:
         async def work(tx: Transaction) -> Sequence[Row]:
             return await tx.rows("list_workers", after=after, limit=limit + 1, silent_us=FORGOTTEN_US)
 
-        found = [_seen(row) for row in await self._executor.read(work)]
+        found = [_to_seen_worker(row) for row in await self._executor.read(work)]
         more = encode_cursor("workers", found[limit - 1].presence.worker) if len(found) > limit > 0 else None
         return Page(tuple(found[:limit]), more)
 
@@ -90,10 +90,10 @@ async def _get(tx: Transaction, worker: str) -> SeenWorker:
     if row is None:
         msg = f"there is no worker {worker!r}"
         raise NotFound(msg, hint="`holdfast worker list` lists them.")
-    return _seen(row)
+    return _to_seen_worker(row)
 
 
-def _seen(row: Row) -> SeenWorker:
+def _to_seen_worker(row: Row) -> SeenWorker:
     worker, identity, host, pid, encoded, draining, started_at, seen_at, asked_at, holds, now = row
     try:
         offer = msgspec.convert(read_json(encoded, f"the presence of {worker}"), WorkerOffer)

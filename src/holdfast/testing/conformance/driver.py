@@ -9,7 +9,7 @@ from holdfast.model.lease import Grant
 from holdfast.model.states import Status, WaitReason
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
-from holdfast.store.ports.leases import Held
+from holdfast.store.ports.leases import HeldLease
 
 
 def step(name: str, result: object = None) -> StepFinished:
@@ -32,8 +32,8 @@ class Driver:
         return self.grant.job_id
 
     @property
-    def held(self) -> Held:
-        return Held(self.grant.job_id, self.grant.fence, self.grant.lease_token)
+    def held(self) -> HeldLease:
+        return HeldLease(self.grant.job_id, self.grant.fence, self.grant.lease_token)
 
     @property
     def next_seq(self) -> int:

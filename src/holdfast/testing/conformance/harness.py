@@ -25,7 +25,7 @@ from holdfast.model.session import SessionView
 from holdfast.model.time import MINUTE
 from holdfast.store.clock import VirtualClock
 from holdfast.store.contract import Store, Tier
-from holdfast.store.ports.leases import ClaimAsk, Held
+from holdfast.store.ports.leases import ClaimRequest, HeldLease
 from holdfast.store.ports.sessions import FULL_GRAPH, SessionScope
 from holdfast.testing.conformance.driver import Driver
 
@@ -164,10 +164,10 @@ class Bench:
         token: str | None = None,
         roots: tuple[str, ...] | None = None,
         suspect_at: int | None = None,
-        handed: Held | None = None,
+        handed: HeldLease | None = None,
     ) -> list[Grant]:
         """Claim jobs for this worker, under a new token unless one is given."""
-        ask = ClaimAsk(
+        ask = ClaimRequest(
             worker=worker,
             token=token or self.fresh(worker),
             queues=queues,
@@ -194,7 +194,7 @@ class Bench:
     def driver(self, grant: Grant) -> Driver:
         return Driver(self.store, self.clock, grant)
 
-    async def driving(self, worker: str = "worker", *, ttl_us: int = LEASE_TTL_US, **fields: Any) -> Driver:
+    async def drive_new(self, worker: str = "worker", *, ttl_us: int = LEASE_TTL_US, **fields: Any) -> Driver:
         """Submit a new job in its own queue, and claim it."""
         queue = self.fresh("queue")
         await self.submit(queue=queue, **fields)
@@ -205,9 +205,9 @@ class Bench:
     @asynccontextmanager
     async def expect_unchanged(self, *sessions: str) -> AsyncIterator[None]:
         """Assert that the block changes nothing that the ports show."""
-        before = await self._picture(sessions or ("root",))
+        before = await self._take_snapshot(sessions or ("root",))
         yield
-        after = await self._picture(sessions or ("root",))
+        after = await self._take_snapshot(sessions or ("root",))
         for label, was in before.items():
             assert after.get(label) == was, f"{label} changed from {was} to {after.get(label)}"
         assert after.keys() == before.keys(), f"something appeared: {after.keys() - before.keys()}"
@@ -225,7 +225,7 @@ class Bench:
                 raise AssertionError(f"should have been refused with {kind.__name__}, and was accepted")
         assert refusal.error.hint, f"{kind.__name__} should say what to do next"
 
-    async def _picture(self, sessions: Sequence[str]) -> dict[str, Any]:
+    async def _take_snapshot(self, sessions: Sequence[str]) -> dict[str, Any]:
         store = self.store
         picture: dict[str, Any] = {"workers": await store.presences.list(limit=1000)}
         for namespace in [record.namespace for record in await store.namespaces.list()]:

@@ -52,7 +52,7 @@ async def run(backend: Backend, checks: Iterable[Check]) -> Report:
     """
     if not __debug__:
         raise InvalidSetting("the checks are assertions and Python ignores them", hint="Run it without -O.")
-    results = [CheckResult(name_of(check), await _fault(backend, check)) for check in checks]
+    results = [CheckResult(name_of(check), await _run_check(backend, check)) for check in checks]
     return Report(backend.name, tuple(results))
 
 
@@ -61,16 +61,16 @@ def name_of(check: Check) -> str:
     return name
 
 
-async def _fault(backend: Backend, check: Check) -> str | None:
+async def _run_check(backend: Backend, check: Check) -> str | None:
     try:
         async with bench_on(backend) as bench:
             await check(bench)
     except Exception as error:  # the report contains any error that a store raises
-        return f"{type(error).__name__}: {error} ({_place(check, error)})"
+        return f"{type(error).__name__}: {error} ({_locate_error(check, error)})"
     return None
 
 
-def _place(check: Check, error: Exception) -> str:
+def _locate_error(check: Check, error: Exception) -> str:
     """The line in the check, not in the code that it called."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename == inspect.getsourcefile(check)]

@@ -34,11 +34,25 @@ from holdfast.model.inbox import BatchDraft
 from holdfast.model.jobs import JobDraft
 from holdfast.runtime.app import App
 from holdfast.testing.survival import judge
-from holdfast.testing.survival.facts import Passed, Played, Setting
-from holdfast.testing.survival.play import play
-from holdfast.testing.survival.report import DidNotSurvive, Fault, Row, Survival, failure, make_unkilled_error
+from holdfast.testing.survival.facts import PassedPoint, RunResult, RunSettings
+from holdfast.testing.survival.play import simulate_run
+from holdfast.testing.survival.report import (
+    CrashPointRow,
+    DidNotSurvive,
+    Fault,
+    Survival,
+    make_failure,
+    make_unkilled_error,
+)
 
-__all__ = ["DidNotSurvive", "Fault", "Row", "Survival", "survives_crashes", "survives_crashes_async"]
+__all__ = [
+    "CrashPointRow",
+    "DidNotSurvive",
+    "Fault",
+    "Survival",
+    "survives_crashes",
+    "survives_crashes_async",
+]
 
 TWICE = (
     "Nobody was killed yet. Put its world back with reset=…, take chance and time from hf.random() and hf.now(), "
@@ -74,11 +88,11 @@ def survives_crashes(
     """
     __tracebackhide__ = True
     _must_not_run_a_loop()
-    app = _app_of(agent)
+    app = _find_app(agent)
     pairs = signals.items() if isinstance(signals, Mapping) else signals
-    draft, message = _asked_for(agent, args, kwargs)
+    draft, message = _draft_job(agent, args, kwargs)
     agents: list[Agent[..., Any] | SessionAgent] = [*app.agents.values(), *app.sessions.values()]
-    setting = Setting(
+    setting = RunSettings(
         programs=app.programs(),
         queues=tuple(sorted({registered.queue for registered in agents})),
         draft=draft,
@@ -90,10 +104,10 @@ def survives_crashes(
         on_undurable=app.choose_on_undurable("error") if isinstance(app, App) else "error",
     )
     keyless = frozenset(name for name, tool in app.tools.items() if tool.signature.key_parameter is None)
-    return _Trial(agent, setting, effects, reset, compare, keyless).held(kill)
+    return _Trial(agent, setting, effects, reset, compare, keyless).check(kill)
 
 
-def _asked_for(
+def _draft_job(
     agent: Agent[..., Any] | SessionAgent, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[JobDraft, BatchDraft | None]:
     if isinstance(agent, Agent):
@@ -115,7 +129,7 @@ async def survives_crashes_async(
 class _Run:
     """One simulated run, and the state of the outside world after it."""
 
-    def __init__(self, played: Played, outside: Any) -> None:
+    def __init__(self, played: RunResult, outside: Any) -> None:
         self.played = played
         self.outside = outside
 
@@ -124,7 +138,7 @@ class _Trial:
     def __init__(
         self,
         agent: Agent[..., Any] | SessionAgent,
-        setting: Setting,
+        setting: RunSettings,
         effects: Callable[[], Any] | None,
         reset: Callable[[], Any] | None,
         compare: Callable[[Any], Any],
@@ -137,37 +151,37 @@ class _Trial:
         self._compare = compare
         self._keyless = keyless
 
-    def held(self, kill: str) -> Survival:
+    def check(self, kill: str) -> Survival:
         __tracebackhide__ = True
-        calm = self._calm()
-        rows: list[Row] = []
-        found: list[tuple[Row, Fault]] = []
-        apart: list[tuple[Row, judge.OutsideDifference]] = []
+        calm = self._run_unkilled()
+        rows: list[CrashPointRow] = []
+        found: list[tuple[CrashPointRow, Fault]] = []
+        apart: list[tuple[CrashPointRow, judge.OutsideDifference]] = []
         cleared: set[str] = set()
-        plays: list[tuple[Passed, ...]] = [(cut,) for cut in calm.played.passed[0] if kill != "never"]
+        plays: list[tuple[PassedPoint, ...]] = [(cut,) for cut in calm.played.passed[0] if kill != "never"]
         for cuts in plays:
             run = self._run(cuts)
             if kill == "twice" and len(cuts) == 1:
                 plays += [(*cuts, cut) for passed in run.played.passed[1:] for cut in passed]
-            faults = self._faults(calm, run)
-            outside = self._outside(calm, run) if not faults else None
+            faults = self._find_faults(calm, run)
+            outside = self._compare_outside(calm, run) if not faults else None
             faults_seen = [fault.what for fault in faults] + ([outside.what] if outside else [])
-            outcome = "; ".join(faults_seen) or judge.outcome(calm.played, run.played, self._keyless)
-            row = _row(cuts, run.played, outcome, survived=not faults_seen)
+            outcome = "; ".join(faults_seen) or judge.describe_outcome(calm.played, run.played, self._keyless)
+            row = _make_row(cuts, run.played, outcome, survived=not faults_seen)
             rows.append(row)
             found += [(row, fault) for fault in faults]
             apart += [(row, outside)] if outside else []
-            cleared |= set() if faults_seen else judge.ran_again(calm.played, run.played)
+            cleared |= set() if faults_seen else judge.find_repeated_tools(calm.played, run.played)
         if apart:
             effects = {call.tool: call.effect for call in calm.played.calls}
             hint = judge.find_blamed_tools([outside for _, outside in apart], frozenset(cleared), effects)
             found += [(row, Fault(apart[0][1].what, hint)) for row, _ in apart]
         survival = Survival(self._agent.name, tuple(rows))
         if found:
-            raise failure(survival, found)
+            raise make_failure(survival, found)
         return survival
 
-    def _calm(self) -> _Run:
+    def _run_unkilled(self) -> _Run:
         """The run without a kill, which must end, and give the same result a second time."""
         __tracebackhide__ = True
         calm = self._run()
@@ -175,55 +189,57 @@ class _Trial:
             fault = judge.find_stop_reason(calm.played)
             raise make_unkilled_error(self._agent.name, "does not come to its end", [fault])
         again = self._run()
-        faults = self._faults(calm, again)
-        outside = self._outside(calm, again)
+        faults = self._find_faults(calm, again)
+        outside = self._compare_outside(calm, again)
         faults += [Fault(outside.what)] if outside else []
         if faults:
             faults[-1] = Fault(faults[-1].what, TWICE)
             raise make_unkilled_error(self._agent.name, "does not come out the same twice", faults)
         return calm
 
-    def _run(self, cuts: Sequence[Passed] = ()) -> _Run:
-        _said(self._reset)
-        played = play(self._setting, cuts)
-        return _Run(played, copy.deepcopy(_said(self._effects)))
+    def _run(self, cuts: Sequence[PassedPoint] = ()) -> _Run:
+        _call_user_function(self._reset)
+        played = simulate_run(self._setting, cuts)
+        return _Run(played, copy.deepcopy(_call_user_function(self._effects)))
 
-    def _faults(self, calm: _Run, run: _Run) -> list[Fault]:
+    def _find_faults(self, calm: _Run, run: _Run) -> list[Fault]:
         before, after = calm.played, run.played
-        faults = list(judge.duplicates(before.calls, after.calls))
+        faults = list(judge.find_duplicates(before.calls, after.calls))
         if after.stopped is not None:
             return [*faults, judge.find_stop_reason(after)]
-        faults += judge.missing(before.calls, after.calls)
-        first, second = (self._compare(self._result(played.output)) for played in (before, after))
+        faults += judge.find_missing(before.calls, after.calls)
+        first, second = (self._compare(self._decode_output(played.output)) for played in (before, after))
         if first != second:
             faults.append(Fault(f"it returned {second!r} instead of {first!r}", RETURNED))
         return faults
 
-    def _result(self, output: Any) -> Any:
+    def _decode_output(self, output: Any) -> Any:
         return self._agent.signature.result(output) if isinstance(self._agent, Agent) else output
 
     @staticmethod
-    def _outside(calm: _Run, run: _Run) -> judge.OutsideDifference | None:
-        return judge.outside(calm.outside, run.outside, calm.played, run.played)
+    def _compare_outside(calm: _Run, run: _Run) -> judge.OutsideDifference | None:
+        return judge.compare_outside(calm.outside, run.outside, calm.played, run.played)
 
 
-def _row(cuts: Sequence[Passed], played: Played, outcome: str, *, survived: bool) -> Row:
+def _make_row(
+    cuts: Sequence[PassedPoint], played: RunResult, outcome: str, *, survived: bool
+) -> CrashPointRow:
     reached = [*played.reached, *cuts[len(played.reached) :]]
     points, steps = " then ".join(cut.label for cut in cuts), [cut.step for cut in reached if cut.step]
-    return Row(points, " then ".join(steps), outcome, survived)
+    return CrashPointRow(points, " then ".join(steps), outcome, survived)
 
 
-def _said(function: Callable[[], Any] | None) -> Any:
+def _call_user_function(function: Callable[[], Any] | None) -> Any:
     """The result of a user's function, sync or async."""
     result = None if function is None else function()
-    return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+    return asyncio.run(_await_result(result)) if inspect.isawaitable(result) else result
 
 
-async def _awaited(awaitable: Awaitable[Any]) -> Any:
+async def _await_result(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
-def _app_of(agent: Agent[..., Any] | SessionAgent) -> AppRegistry:
+def _find_app(agent: Agent[..., Any] | SessionAgent) -> AppRegistry:
     app = getattr(getattr(agent, "_host", None), "__self__", None)
     if not isinstance(app, AppRegistry):
         msg = f"{agent!r} is no agent of an application"

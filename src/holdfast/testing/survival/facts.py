@@ -16,7 +16,7 @@ from holdfast.model.jobs import JobDraft
 from holdfast.model.side_effects import Effect
 
 
-class Passed(msgspec.Struct, frozen=True):
+class PassedPoint(msgspec.Struct, frozen=True):
     """A crash point, the nth time, and the step in progress there."""
 
     point: str
@@ -28,7 +28,7 @@ class Passed(msgspec.Struct, frozen=True):
         return self.point if self.nth == 1 else f"{self.point}#{self.nth}"
 
 
-class Made(msgspec.Struct, eq=False):
+class MadeCall(msgspec.Struct, eq=False):
     """A call that was really made."""
 
     tool: str
@@ -61,7 +61,7 @@ Signals = tuple[tuple[str, Any], ...]
 """Names and bodies, in the order in which they are sent."""
 
 
-class Setting(msgspec.Struct, frozen=True):
+class RunSettings(msgspec.Struct, frozen=True):
     """The settings that all runs of an agent share."""
 
     programs: Mapping[str, Program]
@@ -76,13 +76,13 @@ class Setting(msgspec.Struct, frozen=True):
     on_undurable: OnUndurable
 
 
-class Played(msgspec.Struct, frozen=True, kw_only=True):
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a run. `passed` has the crash points of each worker, `reached` those where one was killed;
     `stopped` is the reason if the job did not end."""
 
-    passed: list[list[Passed]]
-    reached: list[Passed]
-    calls: list[Made]
+    passed: list[list[PassedPoint]]
+    reached: list[PassedPoint]
+    calls: list[MadeCall]
     said: list[str]
     output: Any
     stopped: str | None

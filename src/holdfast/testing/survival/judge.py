@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.model.side_effects import Effect
 from holdfast.model.stall_report import summarize_report
-from holdfast.testing.survival.facts import Made, Played
+from holdfast.testing.survival.facts import MadeCall, RunResult
 from holdfast.testing.survival.report import Fault
 
 DRIFT: Final = (
@@ -40,32 +40,37 @@ class OutsideDifference(msgspec.Struct, frozen=True):
     suspects: frozenset[str]
 
 
-def duplicates(calm: Sequence[Made], killed: Sequence[Made]) -> Iterator[Fault]:
+def find_duplicates(calm: Sequence[MadeCall], killed: Sequence[MadeCall]) -> Iterator[Fault]:
     """Calls that happened more often than without a kill: the same call again, or one more of a tool."""
-    before, after = _done(calm), _done(killed)
+    before, after = _count_effects(calm), _count_effects(killed)
     reported = set()
     for same, times in after.items():
         if same in before and times > before[same]:
             reported.add(same[0])
             made = next(call for call in killed if call.same == same)
-            yield Fault(f"{made.said} happened {_times(times)} instead of {before[same]}", _why(made))
-    before_tools, after_tools = _by_tool(before), _by_tool(after)
+            yield Fault(
+                f"{made.said} happened {_format_times(times)} instead of {before[same]}",
+                _explain_duplicate(made),
+            )
+    before_tools, after_tools = _count_by_tool(before), _count_by_tool(after)
     for tool, times in after_tools.items():
         if tool not in reported and times > before_tools[tool]:
             calls = ", ".join(call.said for call in killed if call.tool == tool)
             hint = "" if before_tools[tool] else DRIFT
-            yield Fault(f"{tool} happened {_times(times)} instead of {before_tools[tool]}: {calls}", hint)
+            yield Fault(
+                f"{tool} happened {_format_times(times)} instead of {before_tools[tool]}: {calls}", hint
+            )
 
 
-def missing(calm: Sequence[Made], killed: Sequence[Made]) -> Iterator[Fault]:
+def find_missing(calm: Sequence[MadeCall], killed: Sequence[MadeCall]) -> Iterator[Fault]:
     """Calls that happened less often than without a kill."""
-    before, after = _by_tool(_done(calm)), _by_tool(_done(killed))
+    before, after = _count_by_tool(_count_effects(calm)), _count_by_tool(_count_effects(killed))
     for tool, times in before.items():
         if after[tool] < times:
-            yield Fault(f"{tool} happened {_times(after[tool])} instead of {times}")
+            yield Fault(f"{tool} happened {_format_times(after[tool])} instead of {times}")
 
 
-def find_stop_reason(played: Played) -> Fault:
+def find_stop_reason(played: RunResult) -> Fault:
     """Why the job did not end."""
     if played.stopped == "drift":
         report = played.report or {}
@@ -73,7 +78,7 @@ def find_stop_reason(played: Played) -> Fault:
         attempted = report.get("attempted")
         if attempted is None:
             return Fault(f"it does not fit its journal: {report.get('why', report)}")
-        call = Made(attempted["name"], attempted["args"], "", Effect.UNSAFE, relaunch=False).said
+        call = MadeCall(attempted["name"], attempted["args"], "", Effect.UNSAFE, relaunch=False).said
         return Fault(
             f"the code went another way: {recorded} is on record, and it asked for {call} instead", DRIFT
         )
@@ -88,12 +93,12 @@ def find_stop_reason(played: Played) -> Fault:
     return known or Fault(f"it did not come to its end: {played.stopped}")
 
 
-def outside(calm: Any, killed: Any, before: Played, after: Played) -> OutsideDifference | None:
+def compare_outside(calm: Any, killed: Any, before: RunResult, after: RunResult) -> OutsideDifference | None:
     """The difference between the witness's state and its state without a kill."""
     if calm == killed:
         return None
     return OutsideDifference(
-        f"the outside world differs: {_difference(calm, killed)}", ran_again(before, after)
+        f"the outside world differs: {_describe_difference(calm, killed)}", find_repeated_tools(before, after)
     )
 
 
@@ -113,10 +118,10 @@ def find_blamed_tools(
     by_effect: dict[Effect, list[str]] = {}
     for tool in sorted(suspects):
         by_effect.setdefault(effects[tool], []).append(tool)
-    return " ".join(_accused(tools, effect) for effect, tools in by_effect.items())
+    return " ".join(_describe_blame(tools, effect) for effect, tools in by_effect.items())
 
 
-def outcome(calm: Played, killed: Played, keyless: frozenset[str]) -> str:
+def describe_outcome(calm: RunResult, killed: RunResult, keyless: frozenset[str]) -> str:
     """What recovery did, in words."""
     if not killed.reached:
         return "not reached this time"
@@ -125,9 +130,9 @@ def outcome(calm: Played, killed: Played, keyless: frozenset[str]) -> str:
         f"{tool} was made again; it takes no key"
         if tool in keyless
         else f"{tool} was sent again under its key"
-        for tool in _resent(killed)
+        for tool in _find_resent_tools(killed)
     ]
-    again = ran_again(calm, killed)
+    again = find_repeated_tools(calm, killed)
     reads = {call.tool for call in killed.calls if call.effect is Effect.READ_ONLY}
     actions += [f"{tool} was read again" for tool in sorted(again & reads)]
     launched = {call.tool for call in killed.calls if call.relaunch}
@@ -138,7 +143,7 @@ def outcome(calm: Played, killed: Played, keyless: frozenset[str]) -> str:
 # ── counting ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _done(calls: Sequence[Made]) -> Counter[tuple[str, bytes]]:
+def _count_effects(calls: Sequence[MadeCall]) -> Counter[tuple[str, bytes]]:
     """How often each call took effect, by its declared class: an idempotent call does so once per key."""
     seen: set[tuple[str, bytes, str]] = set()
     done: Counter[tuple[str, bytes]] = Counter()
@@ -153,20 +158,20 @@ def _done(calls: Sequence[Made]) -> Counter[tuple[str, bytes]]:
     return done
 
 
-def _by_tool(done: Counter[tuple[str, bytes]]) -> Counter[str]:
+def _count_by_tool(done: Counter[tuple[str, bytes]]) -> Counter[str]:
     tools: Counter[str] = Counter()
     for (tool, _), times in done.items():
         tools[tool] += times
     return tools
 
 
-def ran_again(before: Played, after: Played) -> frozenset[str]:
+def find_repeated_tools(before: RunResult, after: RunResult) -> frozenset[str]:
     """Tools that really ran more often than without a kill, whatever their declared class."""
     calm, killed = (Counter(call.tool for call in played.calls) for played in (before, after))
     return frozenset(tool for tool, times in killed.items() if times > calm[tool])
 
 
-def _resent(played: Played) -> list[str]:
+def _find_resent_tools(played: RunResult) -> list[str]:
     keys = Counter((call.tool, call.key) for call in played.calls if call.effect is Effect.IDEMPOTENT)
     return sorted({tool for (tool, _), times in keys.items() if times > 1})
 
@@ -174,13 +179,13 @@ def _resent(played: Played) -> list[str]:
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _why(made: Made) -> str:
+def _explain_duplicate(made: MadeCall) -> str:
     if made.effect is Effect.VERIFIABLE:
         return f"{made.tool} is verifiable: its probe did not find the first one."
     return ""
 
 
-def _accused(tools: Sequence[str], effect: Effect) -> str:
+def _describe_blame(tools: Sequence[str], effect: Effect) -> str:
     subject = f"{' and '.join(tools)} {'is' if len(tools) == 1 else 'are'}"
     if effect is Effect.READ_ONLY:
         return f"{subject} declared read_only and ran again there: what does something is not read_only."
@@ -189,7 +194,7 @@ def _accused(tools: Sequence[str], effect: Effect) -> str:
     return f"{subject} declared {effect} and ran again there."
 
 
-def _difference(calm: Any, killed: Any) -> str:
+def _describe_difference(calm: Any, killed: Any) -> str:
     if isinstance(calm, Mapping) and isinstance(killed, Mapping):
         keys = [key for key in {**calm, **killed} if calm.get(key) != killed.get(key)]
         return ", ".join(f"{key!r}: {killed.get(key, 0)!r} instead of {calm.get(key, 0)!r}" for key in keys)
@@ -201,5 +206,5 @@ def _difference(calm: Any, killed: Any) -> str:
     return f"{killed!r} instead of {calm!r}"
 
 
-def _times(number: int) -> str:
+def _format_times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"

@@ -22,7 +22,7 @@ LOOK_S: Final = 0.05
 PASSES_MAX: Final = 300_000
 
 
-class _Mixed(VirtualSelector):
+class _MixedSelector(VirtualSelector):
     def __init__(self) -> None:
         super().__init__()
         self.calls = 0
@@ -49,7 +49,7 @@ class KitLoop(ProcessLoop):
     """`calls` is the number of calls in progress."""
 
     def __init__(self) -> None:
-        self._mixed = _Mixed()
+        self._mixed = _MixedSelector()
         super().__init__(PASSES_MAX, self._mixed)
 
     @property

@@ -12,13 +12,15 @@ from holdfast.model.mailbox import MailDraft
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import MailKind, WaitReason
 from holdfast.store.contract import Store
-from holdfast.testing.survival.facts import Made, Setting
+from holdfast.testing.survival.facts import MadeCall, RunSettings
 
 
-class People:
+class SimulatedOperator:
     """`calls` are the real calls, so that decisions are truthful; `remarks` collects the decisions for the report."""
 
-    def __init__(self, store: Store, setting: Setting, calls: Sequence[Made], remarks: list[str]) -> None:
+    def __init__(
+        self, store: Store, setting: RunSettings, calls: Sequence[MadeCall], remarks: list[str]
+    ) -> None:
         self._store = store
         self._signals = setting.signals
         self._approve = setting.approve
@@ -47,7 +49,7 @@ class People:
             made = [call for call in self._calls if call.key == row.idempotency_key]
             if not all(call.ended for call in made):
                 continue  # its outcome is not known yet
-            decision, result = _truth(made)
+            decision, result = _find_true_outcome(made)
             body = {
                 "step_key": row.step_key,
                 "generation": row.generation,
@@ -55,7 +57,7 @@ class People:
                 "why": "the real calls were counted",
                 "result": result,
             }
-            if await self._tell(job_id, MailKind.RECONCILE, row.tool_call_id, body=body):
+            if await self._send_once(job_id, MailKind.RECONCILE, row.tool_call_id, body=body):
                 phrases = {
                     "happened": "had happened",
                     "not_happened": "had not happened",
@@ -70,17 +72,17 @@ class People:
             if isinstance(event, ApprovalRequested) and event.approval_id not in decided:
                 decision = "approved" if self._approve else "denied"
                 body: Any = {"approval_id": event.approval_id, "decision": decision, "why": ""}
-                await self._tell(job_id, MailKind.APPROVAL, event.approval_id, body=body)
+                await self._send_once(job_id, MailKind.APPROVAL, event.approval_id, body=body)
             if isinstance(event, QuestionAsked) and event.question in self._answers:
                 body = self._answers[event.question]
                 name = event.question_id
-                await self._tell(job_id, MailKind.SIGNAL, name, name=name, body=body)
+                await self._send_once(job_id, MailKind.SIGNAL, name, name=name, body=body)
 
     async def _signal(self, job_id: str) -> None:
         for number, (name, body) in enumerate(self._signals, 1):
-            await self._tell(job_id, MailKind.SIGNAL, f"signal-{number}", name=name, body=body)
+            await self._send_once(job_id, MailKind.SIGNAL, f"signal-{number}", name=name, body=body)
 
-    async def _tell(
+    async def _send_once(
         self, job_id: str, kind: MailKind, operation: str, *, name: str = "", body: Any = None
     ) -> bool:
         """Send a message once; returns whether it was new."""
@@ -95,7 +97,7 @@ class People:
         return True
 
 
-def _truth(made: Sequence[Made]) -> tuple[str, Any]:
+def _find_true_outcome(made: Sequence[MadeCall]) -> tuple[str, Any]:
     """The real outcome of a call, and its result. A call that raised, or was abandoned, has failed."""
     done = [call for call in made if call.returned]
     if done:

@@ -34,10 +34,10 @@ from holdfast.store.contract import Store
 from holdfast.store.interceptor import Call, InterceptedStore
 from holdfast.store.memory.store import MemoryStore
 from holdfast.testing.simulated_process import SimulatedProcess
-from holdfast.testing.survival.facts import Made, Passed, Played, Setting
+from holdfast.testing.survival.facts import MadeCall, PassedPoint, RunResult, RunSettings
 from holdfast.testing.survival.loop import KitLoop
-from holdfast.testing.survival.people import People
-from holdfast.testing.time_skipping import TimeSkippingClock, heads, idle_for_us
+from holdfast.testing.survival.people import SimulatedOperator
+from holdfast.testing.time_skipping import TimeSkippingClock, find_idle_us, list_open_heads
 from holdfast.testing.virtual_loop import Deadlock, LoopClock
 from holdfast.testing.worker_errors import WorkerErrors
 from holdfast.worker.worker import Worker
@@ -60,22 +60,24 @@ _FOUND: Final = {
 }
 
 
-class _Life:
+class _WorkerLife:
     """A worker's process from its start to its end; it is killed at `cut` if there is one."""
 
-    def __init__(self, process: SimulatedProcess, cut: Passed | None, died: Callable[[Passed], None]) -> None:
+    def __init__(
+        self, process: SimulatedProcess, cut: PassedPoint | None, died: Callable[[PassedPoint], None]
+    ) -> None:
         self.process = process
-        self.passed: list[Passed] = []
+        self.passed: list[PassedPoint] = []
         self._cut = cut
         self._died = died
         self._times: Counter[str] = Counter()
 
-    def meet(self, point: str, step: str) -> None:
+    def pass_point(self, point: str, step: str) -> None:
         """The process passes this crash point, and is killed if it is the cut."""
         if self.process.dead:
             return
         self._times[point] += 1
-        here = Passed(point, self._times[point], step)
+        here = PassedPoint(point, self._times[point], step)
         self.passed.append(here)
         if self._cut is not None and (here.point, here.nth) == (self._cut.point, self._cut.nth):
             self.process.kill()
@@ -87,24 +89,24 @@ class _Life:
             del self.passed[-count:]
 
 
-class _Store(InterceptedStore):
+class _CrashingStore(InterceptedStore):
     """The store as one worker sees it, with crash points around its writes."""
 
-    def __init__(self, store: Store, life: _Life, moved: asyncio.Event) -> None:
-        super().__init__(store, self._led)
+    def __init__(self, store: Store, life: _WorkerLife, moved: asyncio.Event) -> None:
+        super().__init__(store, self._intercept)
         self._life = life
         self._moved = moved
         self.wakeups = store.wakeups
 
-    async def _led(self, name: str, call: Call, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    async def _intercept(self, name: str, call: Call, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         life = self._life
         await life.process.must_live()
         if name.rpartition(".")[2] in READS or name in RENEWALS:
             return await call(*args, **options)
-        life.meet(f"{name}:before", _about(args))
+        life.pass_point(f"{name}:before", _describe_events(args))
         await life.process.must_live()
         result = await call(*args, **options)
-        life.meet(f"{name}:after", _about(args))
+        life.pass_point(f"{name}:after", _describe_events(args))
         if name == "leases.claim" and not result:
             life.forget(2)
         self._moved.set()
@@ -112,22 +114,22 @@ class _Store(InterceptedStore):
         return result
 
 
-class Play:
+class SimulatedRun:
     """`cuts`: the crash points at which the first worker dies, the second, and so on."""
 
-    def __init__(self, setting: Setting, loop: KitLoop, cuts: Sequence[Passed]) -> None:
+    def __init__(self, setting: RunSettings, loop: KitLoop, cuts: Sequence[PassedPoint]) -> None:
         self.clock = TimeSkippingClock(LoopClock(loop))
         self.store = MemoryStore(self.clock, SequentialIds(1))
-        self.lives: dict[str, _Life] = {}
-        self.reached: list[Passed] = []
-        self.calls: list[Made] = []
+        self.lives: dict[str, _WorkerLife] = {}
+        self.reached: list[PassedPoint] = []
+        self.calls: list[MadeCall] = []
         self.moved = asyncio.Event()
         self._setting = setting
         self._loop = loop
         self._cuts = list(cuts)
         self._ids = SequentialIds(2)
         self._said: list[str] = []
-        self._people = People(self.store, setting, self.calls, self._said)
+        self._people = SimulatedOperator(self.store, setting, self.calls, self._said)
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────────
 
@@ -136,8 +138,8 @@ class Play:
         number = len(self.lives)
         process = self._loop.process(f"worker-{number + 1}")
         cut = self._cuts[number] if number < len(self._cuts) else None
-        life = self.lives[process.name] = _Life(process, cut, self._died)
-        store = _Store(self.store, life, self.moved)
+        life = self.lives[process.name] = _WorkerLife(process, cut, self._replace_worker)
+        store = _CrashingStore(self.store, life, self.moved)
         looker = Looker(Path.cwd())
 
         async def inspect(pack: Any) -> Any:
@@ -149,7 +151,7 @@ class Play:
             self.clock,
             self._setting.programs,
             strict=self._setting.strict,
-            points=lambda point, tool: life.meet(str(point), tool),
+            points=lambda point, tool: life.pass_point(str(point), tool),
             inspect=inspect,
             io_monitor=make_io_monitor(self._setting.on_undurable),
             execution=self._make_execution(process),
@@ -157,7 +159,7 @@ class Play:
         worker = Worker(config, process.name, lambda: self._ids.new("claim"), queues=self._setting.queues)
         process.start(worker.work())
 
-    def _died(self, here: Passed) -> None:
+    def _replace_worker(self, here: PassedPoint) -> None:
         """A worker died: start another."""
         self.reached.append(here)
         self._loop.root.call_later(0.0, self._start)
@@ -193,17 +195,17 @@ class Play:
         if probe is None:
             return await call(durable_call, *met)
 
-        async def looked_up(key: str, args: Any) -> ProbeResult:
-            with self._under_way():
+        async def run_probe(key: str, args: Any) -> ProbeResult:
+            with self._count_call():
                 probed = await probe(key, args)
             self._said.append(f"{durable_call.name} was looked up: {_FOUND[probed.answer]}")
             return probed
 
-        async def seen(key: str, args: Any) -> ProbeResult:
-            probed: ProbeResult = await self._loop.root.adopt(looked_up(key, args))
+        async def adopt_probe(key: str, args: Any) -> ProbeResult:
+            probed: ProbeResult = await self._loop.root.adopt(run_probe(key, args))
             return probed
 
-        terms = msgspec.structs.replace(durable_call.terms, probe=seen)
+        terms = msgspec.structs.replace(durable_call.terms, probe=adopt_probe)
         return await call(msgspec.structs.replace(durable_call, terms=terms), *met)
 
     async def _perform(
@@ -217,20 +219,20 @@ class Play:
         longest_us: int | None = None,
     ) -> tuple[Any, Exception | None]:
         await process.must_live()
-        made = Made(
+        made = MadeCall(
             durable_call.name, durable_call.args, key, durable_call.terms.effect, durable_call.terms.relaunch
         )
 
-        async def to_its_end(key: str) -> Any:
-            return await self._loop.root.adopt(self._made(made, durable_call.run, key))
+        async def run_to_end(key: str) -> Any:
+            return await self._loop.root.adopt(self._make_call(made, durable_call.run, key))
 
-        outlasting = msgspec.structs.replace(durable_call, run=to_its_end)
+        outlasting = msgspec.structs.replace(durable_call, run=run_to_end)
         return await perform(outlasting, place, step_key, key, longest_us)
 
-    async def _made(self, made: Made, run: Callable[[str], Awaitable[Any]], key: str) -> Any:
+    async def _make_call(self, made: MadeCall, run: Callable[[str], Awaitable[Any]], key: str) -> Any:
         made.key = key
         self.calls.append(made)
-        with self._under_way():
+        with self._count_call():
             try:
                 made.result = await run(key)
                 made.returned = True
@@ -242,7 +244,7 @@ class Play:
         return made.result
 
     @contextmanager
-    def _under_way(self) -> Iterator[None]:
+    def _count_call(self) -> Iterator[None]:
         self._loop.calls += 1
         try:
             yield
@@ -252,35 +254,35 @@ class Play:
 
     # ── the play ──────────────────────────────────────────────────────────────────────────────────
 
-    async def play(self) -> Played:
-        job_id = await self._begun()
+    async def run(self) -> RunResult:
+        job_id = await self._submit()
         self._start()
-        stopped, where = await self._to_the_end(job_id)
+        stopped, where = await self._run_to_end(job_id)
         last = unseal((await self.store.journal.read(where))[-1])
-        return Played(
+        return RunResult(
             passed=[life.passed for life in self.lives.values()],
             reached=self.reached,
             calls=self.calls,
             said=self._said,
-            output=await self._output(last),
+            output=await self._read_output(last),
             stopped=stopped,
             report=getattr(last, "report", None) or getattr(last, "causes", None),
         )
 
-    async def _begun(self) -> str:
+    async def _submit(self) -> str:
         draft, message = self._setting.draft, self._setting.message
         if message is None:
             return (await self.store.jobs.submit(draft)).job_id
         return (await self.store.inbox.deliver(message, draft)).batch_id
 
-    async def _output(self, last: Event) -> Any:
+    async def _read_output(self, last: Event) -> Any:
         """The output: for a turn of a session, the bodies of all its nodes."""
         if not isinstance(last, JobCompleted) or self._setting.message is None:
             return last.output if isinstance(last, JobCompleted) else None
         view = await self.store.sessions.load(self._setting.message.session_id)
         return None if view is None else [node.body for node in view.graph.nodes]
 
-    async def _to_the_end(self, job_id: str) -> tuple[str | None, str]:
+    async def _run_to_end(self, job_id: str) -> tuple[str | None, str]:
         """Run until the job ends or is stuck: returns the reason (None if the job completed), and the job that is the
         cause: it, or one of its children."""
         while True:
@@ -288,11 +290,11 @@ class Play:
             head = await self.store.jobs.head(job_id)
             if head.status in TERMINAL:
                 return (None if head.status is Status.COMPLETED else str(head.status)), job_id
-            open_now = [open_head async for open_head in heads(self.store)]
+            open_now = [open_head async for open_head in list_open_heads(self.store)]
             for open_head in open_now:
                 if open_head.wait_reason in HELD:
                     return str(open_head.wait_reason), open_head.job_id
-            if await self._people.act(open_now) or await self._leap():
+            if await self._people.act(open_now) or await self._skip_time():
                 continue
             for_ever = all(
                 open_head.status is Status.WAITING and open_head.wake_at is None for open_head in open_now
@@ -304,10 +306,10 @@ class Play:
                 return str(deepest[0].wait_reason), deepest[0].job_id
             await self.moved.wait()
 
-    async def _leap(self) -> bool:
+    async def _skip_time(self) -> bool:
         if self._loop.calls:
             return False
-        left_us = await idle_for_us(self.store, self.clock, self._is_gone)
+        left_us = await find_idle_us(self.store, self.clock, self._is_gone)
         if left_us is None:
             return False
         self.clock.advance_us(left_us)
@@ -322,15 +324,15 @@ class Play:
         return self.lives[worker].process.dead
 
 
-def play(setting: Setting, cuts: Sequence[Passed] = ()) -> Played:
+def simulate_run(setting: RunSettings, cuts: Sequence[PassedPoint] = ()) -> RunResult:
     """Run the agent from its start to its end, with successive workers killed at `cuts`."""
     worker_errors = WorkerErrors()
     with KitLoop() as loop, worker_errors.listening():
-        stage = Play(setting, loop, cuts)
+        stage = SimulatedRun(setting, loop, cuts)
         try:
-            played = loop.run_until_complete(stage.play())
+            played = loop.run_until_complete(stage.run())
         except Deadlock as stuck:
-            played = _stuck(stage, str(stuck))
+            played = _make_stuck_result(stage, str(stuck))
         if worker_errors.errors:
             played = msgspec.structs.replace(played, stopped=worker_errors.errors[0])
     for thread in threading.enumerate():
@@ -339,8 +341,8 @@ def play(setting: Setting, cuts: Sequence[Passed] = ()) -> Played:
     return played
 
 
-def _stuck(stage: Play, why: str) -> Played:
-    return Played(
+def _make_stuck_result(stage: SimulatedRun, why: str) -> RunResult:
+    return RunResult(
         passed=[life.passed for life in stage.lives.values()],
         reached=stage.reached,
         calls=stage.calls,
@@ -350,19 +352,21 @@ def _stuck(stage: Play, why: str) -> Played:
     )
 
 
-def _about(args: tuple[Any, ...]) -> str:
+def _describe_events(args: tuple[Any, ...]) -> str:
     """The events of a write, in short."""
     appends = args[0] if args and isinstance(args[0], list | tuple) else ()
-    names = [_fact(event) for append in appends if isinstance(append, Append) for event in append.events]
+    names = [
+        _describe_event(event) for append in appends if isinstance(append, Append) for event in append.events
+    ]
     return ", ".join(dict.fromkeys(names))
 
 
-def _fact(sealed: SealedEvent) -> str:
+def _describe_event(sealed: SealedEvent) -> str:
     event = unseal(sealed)
-    return f"{sealed.type} {_name(event)}".strip()
+    return f"{sealed.type} {_get_step_name(event)}".strip()
 
 
-def _name(event: Event) -> str:
+def _get_step_name(event: Event) -> str:
     """The tool or step of an event."""
     key: str = getattr(event, "step_key", "")
     return key.rpartition("/")[2].rpartition("#")[0]

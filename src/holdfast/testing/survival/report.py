@@ -11,7 +11,7 @@ SHOWN: Final = 6
 """Crash points that are listed under one fault; the rest is counted."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class CrashPointRow(msgspec.Struct, frozen=True):
     """A crash point, the step in progress there, and the outcome."""
 
     point: str
@@ -31,7 +31,7 @@ class Survival(msgspec.Struct, frozen=True):
     """The result for all crash points. `str()` is the table: point · step · outcome."""
 
     agent: str
-    points: tuple[Row, ...]
+    points: tuple[CrashPointRow, ...]
 
     @property
     def survived(self) -> bool:
@@ -44,7 +44,11 @@ class Survival(msgspec.Struct, frozen=True):
         verb = f"did not survive {lost} of" if lost else "survived all"
         head = f"{self.agent} {verb} {len(self.points)} crash points"
         return "\n".join(
-            [head, "", *_table([("point", "step", "what came of it"), *map(_cells, self.points)])]
+            [
+                head,
+                "",
+                *_format_table([("point", "step", "what came of it"), *map(_format_cells, self.points)]),
+            ]
         )
 
 
@@ -57,14 +61,14 @@ class DidNotSurvive(AssertionError):
         self.faults = faults
 
 
-def failure(survival: Survival, found: Sequence[tuple[Row, Fault]]) -> DidNotSurvive:
+def make_failure(survival: Survival, found: Sequence[tuple[CrashPointRow, Fault]]) -> DidNotSurvive:
     """The error for these faults, each once with its crash points."""
-    where: dict[Fault, list[Row]] = {}
+    where: dict[Fault, list[CrashPointRow]] = {}
     for row, fault in found:
         where.setdefault(fault, []).append(row)
     lines = [str(survival).partition("\n")[0]]
     for fault, rows in where.items():
-        lines += ["", fault.what, *(f"  killed at {_place(row)}" for row in rows[:SHOWN])]
+        lines += ["", fault.what, *(f"  killed at {_format_place(row)}" for row in rows[:SHOWN])]
         if len(rows) > SHOWN:
             lines.append(f"  and at {len(rows) - SHOWN} more")
         lines += [f"  → {fault.hint}"] if fault.hint else []
@@ -79,15 +83,15 @@ def make_unkilled_error(agent: str, problem: str, faults: Sequence[Fault]) -> Di
     return DidNotSurvive("\n".join(lines), Survival(agent, ()), tuple(faults))
 
 
-def _place(row: Row) -> str:
+def _format_place(row: CrashPointRow) -> str:
     return f"{row.point} · {row.step}" if row.step else row.point
 
 
-def _cells(row: Row) -> tuple[str, str, str]:
+def _format_cells(row: CrashPointRow) -> tuple[str, str, str]:
     return row.point, row.step, row.outcome if row.survived else f"FAILED: {row.outcome}"
 
 
-def _table(rows: Sequence[tuple[str, str, str]]) -> Iterable[str]:
+def _format_table(rows: Sequence[tuple[str, str, str]]) -> Iterable[str]:
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for point, step, outcome in rows:
         yield f"{point:<{widths[0]}} · {step:<{widths[1]}} · {outcome}"

@@ -20,7 +20,7 @@ async def jobs_that_wait_for_a_person_need_one(bench: Bench) -> None:
     waiting = {}
     for reason in WaitReason:
         if reason is not WaitReason.JOINED:
-            driver = await bench.driving()
+            driver = await bench.drive_new()
             await driver.wait(reason)
             waiting[driver.job_id] = reason
     expected = sorted(job_id for job_id, reason in waiting.items() if reason in FOR_A_PERSON)
@@ -28,9 +28,9 @@ async def jobs_that_wait_for_a_person_need_one(bench: Bench) -> None:
 
 
 async def a_running_job_with_an_uncertain_call_needs_a_person(bench: Bench) -> None:
-    driver, calm = await bench.driving(), await bench.driving()
+    driver, calm = await bench.drive_new(), await bench.drive_new()
     await calm.write(step("one"))
-    row = await _call(driver, CallStatus.UNCERTAIN)
+    row = await _write_call(driver, CallStatus.UNCERTAIN)
     assert await bench.store.jobs.list_needing_person() == [driver.job_id]
     await driver.release()
     assert await bench.store.jobs.list_needing_person() == [driver.job_id], "whoever drives it"
@@ -41,23 +41,23 @@ async def a_running_job_with_an_uncertain_call_needs_a_person(bench: Bench) -> N
 
 
 async def a_call_that_is_only_under_way_needs_nobody(bench: Bench) -> None:
-    driver = await bench.driving()
-    await _call(driver, None)
-    await _call(driver, CallStatus.SUCCEEDED, "1/b#1")
+    driver = await bench.drive_new()
+    await _write_call(driver, None)
+    await _write_call(driver, CallStatus.SUCCEEDED, "1/b#1")
     assert await bench.store.jobs.list_needing_person() == []
 
 
 async def a_job_that_is_over_needs_nobody(bench: Bench) -> None:
-    driver = await bench.driving()
-    await _call(driver, CallStatus.UNCERTAIN)
-    await driver.write(_approval("one"), _question("one"))
+    driver = await bench.drive_new()
+    await _write_call(driver, CallStatus.UNCERTAIN)
+    await driver.write(_make_approval("one"), _make_question("one"))
     await driver.complete()
     assert await bench.store.jobs.list_needing_person() == []
 
 
 async def a_running_job_with_an_open_approval_needs_a_person(bench: Bench) -> None:
-    driver = await bench.driving()
-    await driver.write(_approval("one"), _approval("two"))
+    driver = await bench.drive_new()
+    await driver.write(_make_approval("one"), _make_approval("two"))
     await driver.write(ApprovalDecided("one", "approved", by="ada"))
     assert await bench.store.jobs.list_needing_person() == [driver.job_id], "the other one is open"
     await driver.write(ApprovalDecided("two", "denied", by="ada"))
@@ -65,8 +65,8 @@ async def a_running_job_with_an_open_approval_needs_a_person(bench: Bench) -> No
 
 
 async def a_running_job_that_asked_a_question_may_need_a_person(bench: Bench) -> None:
-    driver = await bench.driving()
-    await driver.write(_question("one"))
+    driver = await bench.drive_new()
+    await driver.write(_make_question("one"))
     assert await bench.store.jobs.list_needing_person() == [driver.job_id]
     await driver.wait(WaitReason.TIMER)
     assert await bench.store.jobs.list_needing_person() == [], "people come first among what a job waits for"
@@ -104,14 +104,14 @@ async def a_suspect_that_no_worker_takes_needs_a_person(bench: Bench) -> None:
 
 
 async def _list_suspects(bench: Bench) -> tuple[int, list[str]]:
-    vitals = await bench.store.vitals.look()
+    vitals = await bench.store.vitals.read()
     return vitals.suspects, await bench.store.jobs.list_needing_person()
 
 
 async def jobs_that_need_a_person_are_listed_page_by_page(bench: Bench) -> None:
     await bench.store.namespaces.create("elsewhere")
-    here = sorted([await _asking(bench) for _ in range(3)])
-    there = await _asking(bench, namespace="elsewhere")
+    here = sorted([await _ask_question(bench) for _ in range(3)])
+    there = await _ask_question(bench, namespace="elsewhere")
     jobs: Jobs = bench.store.jobs
     assert await jobs.list_needing_person() == sorted([*here, there])
     assert await jobs.list_needing_person("elsewhere") == [there]
@@ -121,22 +121,22 @@ async def jobs_that_need_a_person_are_listed_page_by_page(bench: Bench) -> None:
 
 
 async def a_stalled_job_is_held_for_a_person(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     queue = driver.grant.queue
     move = Move(status=Status.WAITING, reason=WaitReason.STALLED)
     await driver.write(JobStalled(report={"why": "no progress", "tasks": []}), move=move)
     head = await bench.store.jobs.head(driver.job_id)
     assert (head.status, head.wait_reason, head.wake_at) == (Status.WAITING, WaitReason.STALLED, None)
     for kind in (MailKind.SIGNAL, MailKind.APPROVAL, MailKind.BUDGET):
-        sent = await bench.store.post.send(_letter(bench, driver.job_id, kind))
+        sent = await bench.store.post.send(_draft_mail(bench, driver.job_id, kind))
         assert (sent.accepted, sent.woke) == (True, False), "no stray letter starts it again"
     assert await bench.claimable(queues=(queue,)) == []
-    sent = await bench.store.post.send(_letter(bench, driver.job_id, MailKind.RESUME))
+    sent = await bench.store.post.send(_draft_mail(bench, driver.job_id, MailKind.RESUME))
     assert sent.woke
     assert await bench.claimable(queues=(queue,)) == [driver.job_id]
 
 
-async def _call(driver: Driver, status: CallStatus | None, step_key: str = "1/a#1") -> CallRow:
+async def _write_call(driver: Driver, status: CallStatus | None, step_key: str = "1/a#1") -> CallRow:
     row = call_row(driver, step_key)
     await driver.write(intent_of(row), extras=Extras(calls=(row,)))
     if status is not None:
@@ -145,21 +145,21 @@ async def _call(driver: Driver, status: CallStatus | None, step_key: str = "1/a#
     return row
 
 
-async def _asking(bench: Bench, *, namespace: str = "default") -> str:
+async def _ask_question(bench: Bench, *, namespace: str = "default") -> str:
     queue = bench.fresh("queue")
     await bench.submit(queue=queue, namespace=namespace)
     driver = await bench.drive(queue)
-    await driver.write(_question("one"))
+    await driver.write(_make_question("one"))
     return driver.job_id
 
 
-def _approval(name: str) -> ApprovalRequested:
+def _make_approval(name: str) -> ApprovalRequested:
     return ApprovalRequested(name, f"1/{name}#1", "digest", tool=name)
 
 
-def _question(name: str) -> QuestionAsked:
+def _make_question(name: str) -> QuestionAsked:
     return QuestionAsked(f"ask_{name}", f"1/ask#1/{name}#1", "Which one?")
 
 
-def _letter(bench: Bench, job_id: str, kind: MailKind) -> MailDraft:
+def _draft_mail(bench: Bench, job_id: str, kind: MailKind) -> MailDraft:
     return MailDraft(job_id=job_id, kind=kind, operation_id=bench.fresh("op"))

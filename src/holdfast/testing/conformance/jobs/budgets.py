@@ -19,7 +19,7 @@ async def an_account_is_opened_with_its_job(bench: Bench) -> None:
     plain, alone = await bench.submit(), await bench.submit(budget=LIMITS)
     many = [JobDraft(kind="work", budget=Budget(wall="1h"), depth=3), JobDraft(kind="work")]
     (first, second) = [submitted.job_id for submitted in await bench.store.jobs.submit_many(many)]
-    parent = await bench.driving(budget=LIMITS)
+    parent = await bench.drive_new(budget=LIMITS)
     child = JobDraft(kind="child", job_id="job_child", parent_job_id=parent.job_id, budget=Budget(depth=1))
     await parent.write(step("one"), extras=Extras(children=(child,)))
     found = await bench.store.budgets.find([plain, alone, first, second, "job_child", "job_nobody"])
@@ -30,15 +30,15 @@ async def an_account_is_opened_with_its_job(bench: Bench) -> None:
         "job_child": (Budget(depth=1), 0),
     }
     record = await bench.store.jobs.get(alone)
-    assert await _account(bench, alone) == BudgetAccount(
+    assert await _find_account(bench, alone) == BudgetAccount(
         budget_id=alone, namespace="default", depth=0, created_at=record.created_at, limits=LIMITS
     )
     assert await bench.store.budgets.find([]) == []
 
 
 async def a_request_that_is_repeated_keeps_its_account(bench: Bench) -> None:
-    driver = await bench.driving(job_id="job_1", input=1, budget=LIMITS)
-    await driver.write(step("one"), extras=_spend(driver, tokens=7))
+    driver = await bench.drive_new(job_id="job_1", input=1, budget=LIMITS)
+    await driver.write(step("one"), extras=_make_charge(driver, tokens=7))
     async with bench.expect_unchanged():
         queue = (await bench.store.jobs.get("job_1")).queue
         draft = JobDraft(kind="work", queue=queue, job_id="job_1", input=1, budget=Budget(usd=9))
@@ -48,21 +48,21 @@ async def a_request_that_is_repeated_keeps_its_account(bench: Bench) -> None:
 
 
 async def a_charge_is_written_with_the_event_once(bench: Bench) -> None:
-    driver = await bench.driving(budget=LIMITS)
+    driver = await bench.drive_new(budget=LIMITS)
     append = await driver.write(
-        step("one"), extras=_spend(driver, usd_micros=250_000, tokens=7, tool_calls=1)
+        step("one"), extras=_make_charge(driver, usd_micros=250_000, tokens=7, tool_calls=1)
     )
     async with bench.expect_unchanged():
         await bench.store.journal.append(append)
         await bench.store.journal.append_many([append])
-    await driver.write(step("two"), extras=_spend(driver, tokens=3))
-    account = await _account(bench, driver.job_id)
+    await driver.write(step("two"), extras=_make_charge(driver, tokens=3))
+    account = await _find_account(bench, driver.job_id)
     assert (account.usd_micros, account.tokens, account.tool_calls) == (250_000, 10, 1)
 
 
 async def a_refused_append_charges_nothing(bench: Bench) -> None:
-    driver = await bench.driving(budget=LIMITS)
-    append = driver.build(step("one"), extras=_spend(driver, tokens=7))
+    driver = await bench.drive_new(budget=LIMITS)
+    append = driver.build(step("one"), extras=_make_charge(driver, tokens=7))
     await driver.release()
     async with bench.refuses(Fenced):
         await bench.store.journal.append(append)
@@ -70,9 +70,9 @@ async def a_refused_append_charges_nothing(bench: Bench) -> None:
 
 async def jobs_of_a_tree_share_an_account(bench: Bench) -> None:
     """Several charges in one append, in any order, to accounts that other appends of the batch charge as well."""
-    root = await bench.driving(budget=LIMITS)
-    limb = await bench.driving(budget=LIMITS, budgets=(root.job_id,), depth=1)
-    leaf = await bench.driving(budgets=(root.job_id, limb.job_id), depth=2)
+    root = await bench.drive_new(budget=LIMITS)
+    limb = await bench.drive_new(budget=LIMITS, budgets=(root.job_id,), depth=1)
+    leaf = await bench.drive_new(budgets=(root.job_id, limb.job_id), depth=2)
     both = Extras(
         spend=(
             Charge(limb.job_id, tool_calls=1),
@@ -83,7 +83,7 @@ async def jobs_of_a_tree_share_an_account(bench: Bench) -> None:
     )
     other = Extras(spend=(Charge(root.job_id, tokens=2), Charge(limb.job_id, tokens=2)))
     appends = [
-        root.build(step("one"), extras=_spend(root, tool_calls=1)),
+        root.build(step("one"), extras=_make_charge(root, tool_calls=1)),
         limb.build(step("one"), extras=other),
         leaf.build(step("one"), extras=both),
     ]
@@ -96,24 +96,24 @@ async def jobs_of_a_tree_share_an_account(bench: Bench) -> None:
 
 
 async def limits_are_raised_with_the_event_and_never_lowered(bench: Bench) -> None:
-    driver = await bench.driving(budget=LIMITS)
-    await driver.write(step("one"), extras=_spend(driver, tokens=7))
+    driver = await bench.drive_new(budget=LIMITS)
+    await driver.write(step("one"), extras=_make_charge(driver, tokens=7))
     raises = (Raise(driver.job_id, Budget(usd=1, tokens=5000)), Raise("job_nobody", Budget(usd=1)))
     append = await driver.write(step("two"), extras=Extras(raises=raises))
-    account = await _account(bench, driver.job_id)
+    account = await _find_account(bench, driver.job_id)
     assert account.limits == Budget(usd=2, tokens=5000, tool_calls=40), "the larger one stays"
     assert account.tokens == 7
     async with bench.expect_unchanged():
         await bench.store.journal.append(append)
     last = Raise(driver.job_id, Budget(tool_calls=41, wall="1h"))
     await driver.write(step("three"), extras=Extras(raises=(last, Raise(driver.job_id, Budget(usd=3)))))
-    account = await _account(bench, driver.job_id)
+    account = await _find_account(bench, driver.job_id)
     assert account.limits == Budget(usd=3, tokens=5000, tool_calls=41), "what had no limit gets none"
 
 
 async def an_account_goes_with_its_job(bench: Bench) -> None:
-    driver, other = await bench.driving(budget=LIMITS), await bench.driving(budget=LIMITS)
-    await driver.write(step("one"), extras=_spend(driver, tokens=7))
+    driver, other = await bench.drive_new(budget=LIMITS), await bench.drive_new(budget=LIMITS)
+    await driver.write(step("one"), extras=_make_charge(driver, tokens=7))
     await driver.complete()
     bench.clock.advance(30 * DAY)
     for how, left in ((How.ERASE, 2), (How.REMOVE, 1)):
@@ -122,21 +122,21 @@ async def an_account_goes_with_its_job(bench: Bench) -> None:
         assert pruned.kept is None
         assert len(await bench.store.budgets.find([driver.job_id, other.job_id])) == left
     gone = Extras(spend=(Charge(driver.job_id, tokens=1),))
-    await bench.store.journal.append((await bench.driving()).build(step("nobody counts it"), extras=gone))
+    await bench.store.journal.append((await bench.drive_new()).build(step("nobody counts it"), extras=gone))
 
 
 async def accounts_are_kept(bench: Bench) -> None:
-    driver = await bench.driving(budget=LIMITS)
-    await driver.write(step("one"), extras=_spend(driver, tokens=7))
-    before = await _account(bench, driver.job_id)
+    driver = await bench.drive_new(budget=LIMITS)
+    await driver.write(step("one"), extras=_make_charge(driver, tokens=7))
+    before = await _find_account(bench, driver.job_id)
     await bench.reopen()
-    assert await _account(bench, driver.job_id) == before
+    assert await _find_account(bench, driver.job_id) == before
 
 
-def _spend(driver: Driver, **amounts: int) -> Extras:
+def _make_charge(driver: Driver, **amounts: int) -> Extras:
     return Extras(spend=(Charge(driver.job_id, **amounts),))
 
 
-async def _account(bench: Bench, budget_id: str) -> BudgetAccount:
+async def _find_account(bench: Bench, budget_id: str) -> BudgetAccount:
     (account,) = await bench.store.budgets.find([budget_id])
     return account

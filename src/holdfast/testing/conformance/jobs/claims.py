@@ -8,7 +8,7 @@ from holdfast.model.events import JobClaimed, JobReleased, JobWaiting
 from holdfast.model.hash_chain import Head, first_break, unseal
 from holdfast.model.states import HELD, Status, WaitReason
 from holdfast.model.time import MINUTE, SECOND
-from holdfast.store.ports.leases import AHEAD_US, Held
+from holdfast.store.ports.leases import AHEAD_US, HeldLease
 from holdfast.testing.conformance.driver import step
 from holdfast.testing.conformance.harness import Bench
 
@@ -130,7 +130,7 @@ async def a_job_is_not_claimable_before_it_is_ready(bench: Bench) -> None:
 
 
 async def a_waiting_job_is_claimable_when_its_timer_is_due(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     await driver.wait(WaitReason.TIMER, wake_at=bench.clock.wall_us() + MINUTE)
     queue = driver.grant.queue
     bench.clock.advance(MINUTE - 1)
@@ -144,7 +144,7 @@ async def a_waiting_job_is_claimable_when_its_timer_is_due(bench: Bench) -> None
 
 
 async def a_waiting_job_without_a_timer_is_not_claimable(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     await driver.wait(WaitReason.SIGNAL)
     bench.clock.advance(1000 * MINUTE)
     assert await bench.claimable(queues=(driver.grant.queue,)) == []
@@ -152,7 +152,7 @@ async def a_waiting_job_without_a_timer_is_not_claimable(bench: Bench) -> None:
 
 async def a_timer_wakes_every_reason_but_those_a_person_ends(bench: Bench) -> None:
     for reason in WaitReason:
-        driver = await bench.driving()
+        driver = await bench.drive_new()
         await driver.wait(reason, wake_at=bench.clock.wall_us())
         stays = reason in HELD or reason is WaitReason.JOINED
         woken = await bench.claimable(queues=(driver.grant.queue,))
@@ -160,7 +160,7 @@ async def a_timer_wakes_every_reason_but_those_a_person_ends(bench: Bench) -> No
 
 
 async def a_job_that_is_over_is_never_claimable(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     await driver.complete()
     bench.clock.advance(1000 * MINUTE)
     assert await bench.claimable(queues=(driver.grant.queue,)) == []
@@ -207,11 +207,11 @@ async def a_restricted_claim_keeps_to_queues_and_kinds(bench: Bench) -> None:
 async def a_restricted_claim_finds_what_is_claimable_and_nothing_else(bench: Bench) -> None:
     now = bench.clock.wall_us()
     later = await bench.submit(ready_at=now + MINUTE)
-    waiting = await bench.driving()
+    waiting = await bench.drive_new()
     await waiting.write(
         step("asleep"), move=Move(status=Status.WAITING, reason=WaitReason.TIMER, wake_at=now + MINUTE)
     )
-    leased = await bench.driving(ttl_us=MINUTE)
+    leased = await bench.drive_new(ttl_us=MINUTE)
     queues = ("default", waiting.grant.queue, leased.grant.queue)
     roots = (later, waiting.job_id, leased.job_id)
     assert await bench.claimable(roots=roots, queues=queues) == []
@@ -301,14 +301,17 @@ async def a_suspect_that_is_ready_or_due_is_passed_over(bench: Bench) -> None:
 async def a_lease_is_handed_over_without_a_takeover(bench: Bench) -> None:
     """The new holder has a larger fence, and the old one may no longer write; a lease that is not current, or was given
     back, cannot be handed over."""
-    driver = await bench.driving("parent", ttl_us=MINUTE)
+    driver = await bench.drive_new("parent", ttl_us=MINUTE)
     old = driver.grant
-    held = Held(old.job_id, old.fence, old.lease_token)
-    others = (Held(old.job_id, old.fence + 1, old.lease_token), Held(old.job_id, old.fence, "another"))
+    held = HeldLease(old.job_id, old.fence, old.lease_token)
+    others = (
+        HeldLease(old.job_id, old.fence + 1, old.lease_token),
+        HeldLease(old.job_id, old.fence, "another"),
+    )
     for wrong in (
         *others,
-        Held("nothing of this id", old.fence, old.lease_token),
-        Held(old.job_id, old.fence, ""),
+        HeldLease("nothing of this id", old.fence, old.lease_token),
+        HeldLease(old.job_id, old.fence, ""),
     ):
         assert await bench.claimable(worker="child", handed=wrong) == []
     token = bench.fresh("token")
@@ -328,5 +331,6 @@ async def a_lease_is_handed_over_without_a_takeover(bench: Bench) -> None:
     await heir.write(step("on time"))
     await heir.write(JobReleased(), move=Move(status=Status.PENDING))
     assert (
-        await bench.claimable(worker="third", handed=Held(grant.job_id, grant.fence, grant.lease_token)) == []
+        await bench.claimable(worker="third", handed=HeldLease(grant.job_id, grant.fence, grant.lease_token))
+        == []
     )

@@ -19,7 +19,7 @@ async def a_step_back_keeps_no_job_waiting(bench: Bench) -> None:
 
 async def a_step_wakes_nothing_early_and_nothing_late(bench: Bench) -> None:
     for hours in (2, -2):
-        driver = await bench.driving()
+        driver = await bench.drive_new()
         await driver.wait(WaitReason.TIMER, wake_at=bench.store.clock.wall_us() + HOUR)
         bench.clock.jump_wall(hours * HOUR)
         assert await bench.claimable(queues=(driver.grant.queue,)) == []
@@ -42,7 +42,7 @@ async def store_time_is_the_same_for_a_new_handle(bench: Bench) -> None:
     await bench.reopen()
     assert bench.store.clock.wall_us() == before
     assert bench.store.clock.calendar_us() == bench.clock.wall_us() == before - DAY
-    assert (await bench.store.vitals.look()).now == before
+    assert (await bench.store.vitals.read()).now == before
 
 
 async def a_boot_with_a_wrong_clock_does_not_go_back(bench: Bench) -> None:

@@ -44,7 +44,7 @@ async def no_job_is_granted_twice(bench: Bench) -> None:
 
 
 async def of_two_appends_on_one_head_one_wins(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     appends = [driver.build(step(f"by caller {n}")) for n in range(CALLERS)]
     sent = (bench.store.journal.append(append) for append in appends)
     outcomes = await asyncio.gather(*sent, return_exceptions=True)

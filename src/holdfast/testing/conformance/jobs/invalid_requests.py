@@ -80,22 +80,22 @@ async def a_bad_name_is_refused_in_mail(bench: Bench) -> None:
 
 
 async def odd_text_comes_back_or_is_the_callers_mistake(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     for bad in BAD_NAMES:
         letter = MailDraft(
             job_id=driver.job_id, kind=MailKind.SIGNAL, operation_id=bench.fresh("op"), name=bad, sender=bad
         )
-        if await _accepted(bench.store.post.send(letter)):
+        if await _is_accepted(bench.store.post.send(letter)):
             assert (await bench.store.post.read(driver.job_id))[-1].sender == bad
         timer = driver.build(step(bench.fresh("timer")), extras=Extras(timers=(Timer(bad, 7),)))
-        if await _accepted(driver.send(timer)):
+        if await _is_accepted(driver.send(timer)):
             assert Timer(bad, 7) in await bench.store.post.timers(driver.job_id)
         for turn in (
             TurnCommit(session_id="root", nodes=(SessionNode(node_id="n", caused_by=bad),)),
             TurnCommit(session_id="root", frames=(Frame(frame_id="f", reason=bad, caused_by=bad),)),
             TurnCommit(session_id="root", usage=(Usage(source=bad, model=bad),)),
         ):
-            if await _accepted(bench.store.sessions.commit(turn)):
+            if await _is_accepted(bench.store.sessions.commit(turn)):
                 view = await bench.load()
                 assert {*turn.nodes, *turn.usage} <= {*view.graph.nodes, *view.usage}
                 assert all(frame in view.frames for frame in turn.frames)
@@ -107,16 +107,16 @@ async def odd_names_find_nothing_and_break_nothing(bench: Bench) -> None:
         async with bench.refuses(Misuse):
             await store.jobs.get(bad)
         async with bench.expect_unchanged():
-            await _accepted(store.jobs.find("default", bad))
-            await _accepted(store.journal.read(bad))
-            await _accepted(store.post.read(bad))
-            await _accepted(store.ledger.find(bad, bad))
-            await _accepted(store.sessions.load(bad))
-            await _accepted(store.sessions.find_bound_session(bad))
-            await _accepted(store.sessions.node("root", bad))
-            await _accepted(store.inbox.list(bad))
-            await _accepted(store.inbox.cancel("root", bad))
-            await _accepted(bench.grants(bad, queues=(bad,)))
+            await _is_accepted(store.jobs.find("default", bad))
+            await _is_accepted(store.journal.read(bad))
+            await _is_accepted(store.post.read(bad))
+            await _is_accepted(store.ledger.find(bad, bad))
+            await _is_accepted(store.sessions.load(bad))
+            await _is_accepted(store.sessions.find_bound_session(bad))
+            await _is_accepted(store.sessions.node("root", bad))
+            await _is_accepted(store.inbox.list(bad))
+            await _is_accepted(store.inbox.cancel("root", bad))
+            await _is_accepted(bench.grants(bad, queues=(bad,)))
 
 
 async def a_number_that_fits_no_column_is_the_callers_mistake(bench: Bench) -> None:
@@ -142,7 +142,7 @@ async def a_parent_must_be_there_and_in_the_same_namespace(bench: Bench) -> None
 
 
 async def a_move_that_makes_no_sense_is_refused(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     for move in (Move(status=Status.RUNNING), Move(status=Status.WAITING)):
         async with bench.refuses(InvalidMove):
             await bench.store.journal.append(driver.build(JobWaiting(reason="signal"), move=move))
@@ -153,13 +153,13 @@ async def a_move_that_makes_no_sense_is_refused(bench: Bench) -> None:
 
 
 async def an_append_without_events_is_refused(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     async with bench.refuses(InvalidMove):
         await bench.store.journal.append(driver.build())
 
 
 async def an_append_beyond_its_limits_is_refused(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     async with bench.refuses(InvalidPayload):
         many = [step(f"number {n}") for n in range(EVENTS_PER_APPEND_MAX + 1)]
         await bench.store.journal.append(driver.build(*many))
@@ -170,21 +170,21 @@ async def an_append_beyond_its_limits_is_refused(bench: Bench) -> None:
 
 
 async def a_letter_to_an_unknown_job_refuses_the_append(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     letter = MailDraft(job_id="job_unknown", kind=MailKind.SIGNAL, operation_id="op-1")
     async with bench.refuses(NotFound):
         await bench.store.journal.append(driver.build(step("one"), extras=Extras(letters=(letter,))))
 
 
 async def a_call_of_another_job_is_refused(bench: Bench) -> None:
-    driver, other = await bench.driving(), await bench.driving()
+    driver, other = await bench.drive_new(), await bench.drive_new()
     row = call_row(other, "1/mail#1")
     async with bench.refuses(Misuse):
         await bench.store.journal.append(driver.build(intent_of(row), extras=Extras(calls=(row,))))
 
 
 async def a_call_id_of_another_call_is_refused(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     first = call_row(driver, "1/mail#1")
     await driver.write(intent_of(first), extras=Extras(calls=(first,)))
     second = msgspec.structs.replace(call_row(driver, "1/mail#2"), tool_call_id=first.tool_call_id)
@@ -192,7 +192,7 @@ async def a_call_id_of_another_call_is_refused(bench: Bench) -> None:
         await bench.store.journal.append(driver.build(intent_of(second), extras=Extras(calls=(second,))))
 
 
-async def _accepted(request: Awaitable[object]) -> bool:
+async def _is_accepted(request: Awaitable[object]) -> bool:
     """Whether the store accepted the request. Rejecting it as the caller's mistake is fine, any other error is not."""
     try:
         await request

@@ -18,7 +18,7 @@ STRANGER = "somebody else"
 
 
 async def an_append_continues_the_journal(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     append = await driver.write(step("one", {"n": 1}), step("two"))
     events = await bench.store.journal.read(driver.job_id)
     assert tuple(events[-2:]) == append.events, "what was sealed is what is read"
@@ -31,7 +31,7 @@ async def an_append_continues_the_journal(bench: Bench) -> None:
 
 
 async def a_journal_can_be_read_in_parts(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     await driver.write(step("one"), step("two"), step("three"))
     events = await bench.store.journal.read(driver.job_id)
     assert await bench.store.journal.read(driver.job_id, after=2) == events[2:]
@@ -40,19 +40,19 @@ async def a_journal_can_be_read_in_parts(bench: Bench) -> None:
 
 
 async def a_look_shows_the_head_and_the_first_events(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     await driver.write(step("one", "x" * 20_000), step("two"), step("three"))
     head, events = await bench.store.jobs.head(driver.job_id), await bench.store.journal.read(driver.job_id)
-    assert await bench.store.jobs.look(driver.job_id, events=5) == (head, events)
-    assert await bench.store.jobs.look(driver.job_id, events=3) == (head, events[:3])
-    assert await bench.store.jobs.look(driver.job_id, events=0) == (head, [])
+    assert await bench.store.jobs.read_with_events(driver.job_id, events=5) == (head, events)
+    assert await bench.store.jobs.read_with_events(driver.job_id, events=3) == (head, events[:3])
+    assert await bench.store.jobs.read_with_events(driver.job_id, events=0) == (head, [])
     async with bench.refuses(NotFound):
-        await bench.store.jobs.look("nobody", events=5)
+        await bench.store.jobs.read_with_events("nobody", events=5)
 
 
 async def a_resume_reads_from_the_last_commit_on(bench: Bench) -> None:
     """The first event, the last one before the commit, and the rest; all events, if that is no more."""
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     since_commit = bench.store.journal.since_commit
     assert await since_commit("nobody") == []
     await driver.write(step("one"), step("two"))
@@ -72,7 +72,7 @@ async def a_resume_reads_from_the_last_commit_on(bench: Bench) -> None:
 
 
 async def a_commit_near_the_beginning_leaves_nothing_out(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     await driver.write(CheckpointSaved(1), step("one"))
     everything = await bench.store.journal.read(driver.job_id)
     assert [event.type for event in everything[:3]] == ["job_created", "job_claimed", "checkpoint_saved"]
@@ -80,7 +80,7 @@ async def a_commit_near_the_beginning_leaves_nothing_out(bench: Bench) -> None:
 
 
 async def several_journals_can_be_read_at_once(bench: Bench) -> None:
-    first, other = await bench.driving(), await bench.driving()
+    first, other = await bench.drive_new(), await bench.drive_new()
     await first.write(step("one", {"n": 1}))
     await other.write(step("large", {"text": "x" * 20_000}))
     found = await bench.store.journal.read_many([other.job_id, "nobody", first.job_id])
@@ -91,7 +91,7 @@ async def several_journals_can_be_read_at_once(bench: Bench) -> None:
 
 
 async def an_append_whose_reply_was_lost_is_recognised(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     other = await bench.submit()
     letter = MailDraft(job_id=other, kind=MailKind.SIGNAL, operation_id="op-1")
     append = driver.build(step("one"), extras=Extras(letters=(letter,), timers=(Timer("1/sleep#1", 7),)))
@@ -101,37 +101,37 @@ async def an_append_whose_reply_was_lost_is_recognised(bench: Bench) -> None:
 
 
 async def a_last_append_whose_reply_was_lost_is_recognised(bench: Bench) -> None:
-    driver = await bench.driving()
-    for append in (await driver.wait(WaitReason.SIGNAL), await _ended(bench)):
+    driver = await bench.drive_new()
+    for append in (await driver.wait(WaitReason.SIGNAL), await _complete_job(bench)):
         async with bench.expect_unchanged():
             assert await bench.store.journal.append(append) == append.head, "though the lease is gone"
 
 
 async def a_recognised_append_needs_no_mail(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     append = driver.build(step("one"), mail_seen=0)
     await driver.send(append)
-    await _signal(bench, driver)
+    await _send_signal(bench, driver)
     async with bench.expect_unchanged():
         assert await bench.store.journal.append(append) == append.head
 
 
 async def an_append_to_an_unknown_job_is_not_found(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     async with bench.refuses(NotFound):
         stray = msgspec.structs.replace(driver.build(step("one")), job_id="job_unknown")
         await bench.store.journal.append(stray)
 
 
 async def an_old_fence_is_fenced(bench: Bench) -> None:
-    old = await bench.driving(ttl_us=0)
+    old = await bench.drive_new(ttl_us=0)
     await bench.drive(old.grant.queue)
     async with bench.refuses(Fenced):
         await bench.store.journal.append(old.build(step("one")))
 
 
 async def a_foreign_token_is_fenced(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     append = driver.build(step("one"))
     for token in (STRANGER, ""):
         async with bench.refuses(Fenced):
@@ -139,32 +139,32 @@ async def a_foreign_token_is_fenced(bench: Bench) -> None:
 
 
 async def a_job_that_was_given_back_is_fenced(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     await driver.release()
     async with bench.refuses(Fenced):
         await bench.store.journal.append(driver.build(step("one")))
-    waiting = await bench.driving()
+    waiting = await bench.drive_new()
     await waiting.wait(WaitReason.SIGNAL)
     async with bench.refuses(Fenced):
         await bench.store.journal.append(waiting.build(step("one")))
 
 
 async def no_token_is_no_way_into_a_job_that_nobody_holds(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     await driver.release()
     async with bench.refuses(Fenced):
         await bench.store.journal.append(msgspec.structs.replace(driver.build(step("one")), lease_token=""))
 
 
 async def a_job_that_is_over_is_fenced(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     await driver.complete()
     async with bench.refuses(Fenced):
         await bench.store.journal.append(driver.build(step("one")))
 
 
 async def an_append_whose_reply_was_lost_before_a_takeover_is_fenced(bench: Bench) -> None:
-    old = await bench.driving(ttl_us=0)
+    old = await bench.drive_new(ttl_us=0)
     append = await old.write(step("one"))
     await bench.drive(old.grant.queue)
     async with bench.refuses(Fenced):
@@ -172,7 +172,7 @@ async def an_append_whose_reply_was_lost_before_a_takeover_is_fenced(bench: Benc
 
 
 async def the_right_holder_with_another_head_is_broken(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     fork = driver.build(step("this"))
     await driver.write(step("that"))
     async with bench.refuses(Broken):
@@ -180,10 +180,10 @@ async def the_right_holder_with_another_head_is_broken(bench: Bench) -> None:
 
 
 async def fenced_is_said_before_broken_and_broken_before_mail(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     fork = driver.build(step("this"), mail_seen=0)
     await driver.write(step("that"))
-    await _signal(bench, driver)
+    await _send_signal(bench, driver)
     async with bench.refuses(Broken):
         await bench.store.journal.append(fork)
     async with bench.refuses(Fenced):
@@ -191,8 +191,8 @@ async def fenced_is_said_before_broken_and_broken_before_mail(bench: Bench) -> N
 
 
 async def unread_mail_refuses_an_append_that_asks(bench: Bench) -> None:
-    driver = await bench.driving()
-    await _signal(bench, driver)
+    driver = await bench.drive_new()
+    await _send_signal(bench, driver)
     finish = (JobCompleted(),)
     async with bench.refuses(MailWaiting) as refusal:
         append = driver.build(*finish, move=Move(status=Status.COMPLETED), mail_seen=0)
@@ -203,11 +203,11 @@ async def unread_mail_refuses_an_append_that_asks(bench: Bench) -> None:
 
 
 async def append_many_gives_each_its_own_outcome(bench: Bench) -> None:
-    good, fenced, broken, asking, last = [await bench.driving() for _ in range(5)]
+    good, fenced, broken, asking, last = [await bench.drive_new() for _ in range(5)]
     await fenced.release()
     fork = broken.build(step("this"))
     await broken.write(step("that"))
-    await _signal(bench, asking)
+    await _send_signal(bench, asking)
     appends = [
         good.build(step("one")),
         fenced.build(step("one")),
@@ -233,7 +233,7 @@ async def append_many_gives_each_its_own_outcome(bench: Bench) -> None:
 
 async def a_batch_writes_every_fact_and_every_move(bench: Bench) -> None:
     """Several events each, some with a status change: each journal has exactly the events of its append."""
-    waiting, again, done, running, fenced = [await bench.driving() for _ in range(5)]
+    waiting, again, done, running, fenced = [await bench.drive_new() for _ in range(5)]
     await fenced.release()
     facts = [step("one", {"text": 'of "its" own, \\ {too}'}), step("two"), step("three", [None, 1.5])]
     asleep = Move(status=Status.WAITING, reason=WaitReason.TIMER, wake_at=2**60)
@@ -261,7 +261,7 @@ async def a_batch_writes_every_fact_and_every_move(bench: Bench) -> None:
 
 
 async def one_broken_rule_in_a_batch_harms_no_neighbour(bench: Bench) -> None:
-    first, bad, last = [await bench.driving() for _ in range(3)]
+    first, bad, last = [await bench.drive_new() for _ in range(3)]
     taken = call_row(first, "1/mail#1")
     await first.write(intent_of(taken), extras=Extras(calls=(taken,)))
     thief = msgspec.structs.replace(call_row(bad, "1/mail#1"), idempotency_key=taken.idempotency_key)
@@ -280,7 +280,7 @@ async def one_broken_rule_in_a_batch_harms_no_neighbour(bench: Bench) -> None:
 
 
 async def appends_of_a_batch_are_recognised_when_sent_again(bench: Bench) -> None:
-    drivers = [await bench.driving() for _ in range(3)]
+    drivers = [await bench.drive_new() for _ in range(3)]
     appends = [driver.build(step("one")) for driver in drivers]
     first = await bench.store.journal.append_many(appends)
     async with bench.expect_unchanged():
@@ -288,7 +288,7 @@ async def appends_of_a_batch_are_recognised_when_sent_again(bench: Bench) -> Non
 
 
 async def a_journal_survives_a_new_handle(bench: Bench) -> None:
-    driver = await bench.driving(input={"n": 1})
+    driver = await bench.drive_new(input={"n": 1})
     await driver.write(step("one", {"n": 1}))
     before = await bench.store.journal.read(driver.job_id)
     await bench.reopen()
@@ -297,10 +297,10 @@ async def a_journal_survives_a_new_handle(bench: Bench) -> None:
     assert first_break(driver.job_id, events) is None
 
 
-async def _signal(bench: Bench, driver: Driver) -> None:
+async def _send_signal(bench: Bench, driver: Driver) -> None:
     letter = MailDraft(job_id=driver.job_id, kind=MailKind.SIGNAL, operation_id=bench.fresh("op"))
     await bench.store.post.send(letter)
 
 
-async def _ended(bench: Bench) -> Append:
-    return await (await bench.driving()).complete()
+async def _complete_job(bench: Bench) -> Append:
+    return await (await bench.drive_new()).complete()

@@ -19,8 +19,8 @@ from holdfast.testing.conformance.harness import Bench, present
 
 
 async def an_intent_and_its_outcome_are_one_row(bench: Bench) -> None:
-    driver = await bench.driving()
-    row = await _intend(driver, "1/mail#1")
+    driver = await bench.drive_new()
+    row = await _prepare_call(driver, "1/mail#1")
     assert await bench.store.ledger.find(driver.job_id, "1/mail#1") == row
     assert await bench.store.ledger.find_by_key(row.idempotency_key) == row
     bench.clock.advance(1)
@@ -30,8 +30,8 @@ async def an_intent_and_its_outcome_are_one_row(bench: Bench) -> None:
 
 
 async def a_call_that_never_was_is_not_found(bench: Bench) -> None:
-    driver = await bench.driving()
-    await _intend(driver, "1/mail#1")
+    driver = await bench.drive_new()
+    await _prepare_call(driver, "1/mail#1")
     assert await bench.store.ledger.find(driver.job_id, "1/mail#2") is None
     assert await bench.store.ledger.find(driver.job_id, "1/mail#1", generation=1) is None
     assert await bench.store.ledger.find_by_key("never heard of") is None
@@ -39,8 +39,8 @@ async def a_call_that_never_was_is_not_found(bench: Bench) -> None:
 
 
 async def calls_are_listed_in_the_order_of_their_intents(bench: Bench) -> None:
-    driver = await bench.driving()
-    rows = [await _intend(driver, step_key) for step_key in ("1/c#1", "1/a#1", "1/b#1")]
+    driver = await bench.drive_new()
+    rows = [await _prepare_call(driver, step_key) for step_key in ("1/c#1", "1/a#1", "1/b#1")]
     rows[0] = await _settle(driver, rows[0], CallStatus.FAILED)
     assert await bench.store.ledger.list(driver.job_id) == rows
     assert await bench.store.ledger.list(driver.job_id, status=CallStatus.PREPARED) == rows[1:]
@@ -48,7 +48,7 @@ async def calls_are_listed_in_the_order_of_their_intents(bench: Bench) -> None:
 
 
 async def a_row_moves_only_along_the_moves_there_are(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     for before in (None, *CallStatus):
         for after in CallStatus:
             step_key = f"1/{before}_to_{after}#1"
@@ -67,8 +67,8 @@ async def a_row_moves_only_along_the_moves_there_are(bench: Bench) -> None:
 
 
 async def a_settled_row_refuses_the_whole_append(bench: Bench) -> None:
-    driver = await bench.driving()
-    done = await _settle(driver, await _intend(driver, "1/mail#1"), CallStatus.SUCCEEDED)
+    driver = await bench.drive_new()
+    done = await _settle(driver, await _prepare_call(driver, "1/mail#1"), CallStatus.SUCCEEDED)
     fresh = call_row(driver, "1/mail#2")
     again = msgspec.structs.replace(done, status=CallStatus.PREPARED, attempt=2)
     async with bench.refuses(InvalidMove):
@@ -77,8 +77,8 @@ async def a_settled_row_refuses_the_whole_append(bench: Bench) -> None:
 
 
 async def a_resend_counts_its_attempts(bench: Bench) -> None:
-    driver = await bench.driving(ttl_us=0)
-    row = await _intend(driver, "1/mail#1")
+    driver = await bench.drive_new(ttl_us=0)
+    row = await _prepare_call(driver, "1/mail#1")
     heir = await bench.drive(driver.grant.queue)
     again = msgspec.structs.replace(row, attempt=2, fence=heir.grant.fence)
     await heir.write(intent_of(again), extras=Extras(calls=(again,)))
@@ -86,8 +86,8 @@ async def a_resend_counts_its_attempts(bench: Bench) -> None:
 
 
 async def what_a_call_was_made_with_does_not_change(bench: Bench) -> None:
-    driver = await bench.driving()
-    row = await _intend(driver, "1/mail#1")
+    driver = await bench.drive_new()
+    row = await _prepare_call(driver, "1/mail#1")
     other = msgspec.structs.replace(
         row, tool_name="other", raw_tool_name="Other", intent_seq=99, prepared_at=1
     )
@@ -97,8 +97,8 @@ async def what_a_call_was_made_with_does_not_change(bench: Bench) -> None:
 
 
 async def a_new_generation_is_a_new_row(bench: Bench) -> None:
-    driver = await bench.driving()
-    first = await _settle(driver, await _intend(driver, "1/mail#1"), CallStatus.ABANDONED)
+    driver = await bench.drive_new()
+    first = await _settle(driver, await _prepare_call(driver, "1/mail#1"), CallStatus.ABANDONED)
     second = call_row(driver, "1/mail#1", generation=1)
     await driver.write(intent_of(second), extras=Extras(calls=(second,)))
     assert first.idempotency_key != second.idempotency_key
@@ -107,8 +107,8 @@ async def a_new_generation_is_a_new_row(bench: Bench) -> None:
 
 
 async def a_key_of_another_step_is_refused(bench: Bench) -> None:
-    driver, other = await bench.driving(), await bench.driving()
-    row = await _intend(driver, "1/mail#1")
+    driver, other = await bench.drive_new(), await bench.drive_new()
+    row = await _prepare_call(driver, "1/mail#1")
     for thief in (driver, other):
         stolen = msgspec.structs.replace(call_row(thief, "1/mail#2"), idempotency_key=row.idempotency_key)
         async with bench.refuses(KeyReused):
@@ -117,8 +117,8 @@ async def a_key_of_another_step_is_refused(bench: Bench) -> None:
 
 
 async def a_key_with_other_arguments_is_refused(bench: Bench) -> None:
-    driver = await bench.driving()
-    row = await _intend(driver, "1/mail#1")
+    driver = await bench.drive_new()
+    row = await _prepare_call(driver, "1/mail#1")
     changed = msgspec.structs.replace(row, args_digest="other arguments", attempt=2)
     async with bench.refuses(KeyReused):
         append = driver.build(intent_of(changed), extras=Extras(calls=(changed,)))
@@ -127,28 +127,28 @@ async def a_key_with_other_arguments_is_refused(bench: Bench) -> None:
 
 async def calls_are_counted_by_name_class_and_status(bench: Bench) -> None:
     await bench.store.namespaces.create("elsewhere")
-    first, second = await bench.driving(), await bench.driving()
-    await _intend(first, "1/mail#1")
-    await _intend(second, "1/mail#1")
-    await _settle(second, await _intend(second, "1/mail#2"), CallStatus.FAILED)
-    there = await bench.driving(namespace="elsewhere")
-    await _intend(there, "1/mail#1")
+    first, second = await bench.drive_new(), await bench.drive_new()
+    await _prepare_call(first, "1/mail#1")
+    await _prepare_call(second, "1/mail#1")
+    await _settle(second, await _prepare_call(second, "1/mail#2"), CallStatus.FAILED)
+    there = await bench.drive_new(namespace="elsewhere")
+    await _prepare_call(there, "1/mail#1")
     counts = await bench.store.ledger.counts("default")
     assert counts == {("mailer", "idempotent", "prepared"): 2, ("mailer", "idempotent", "failed"): 1}
     assert await bench.store.ledger.counts("elsewhere") == {("mailer", "idempotent", "prepared"): 1}
 
 
 async def a_receipt_is_the_latest_call_with_its_result(bench: Bench) -> None:
-    driver, ledger = await bench.driving(), bench.store.ledger
+    driver, ledger = await bench.drive_new(), bench.store.ledger
     assert await ledger.receipt(driver.job_id, "1/mail#1") is None
-    row = await _intend(driver, "1/mail#1")
+    row = await _prepare_call(driver, "1/mail#1")
     assert await ledger.receipt(driver.job_id, "1/mail#1") == Receipt(row, None)
     row = await _settle(driver, row, CallStatus.ABANDONED)
     last = (await bench.store.journal.read(driver.job_id))[-1]
     assert await ledger.receipt(driver.job_id, "1/mail#1") == Receipt(row, last)
     second = call_row(driver, "1/mail#1", generation=1)
     await driver.write(intent_of(second), extras=Extras(calls=(second,)))
-    await _intend(driver, "1/mail#2")
+    await _prepare_call(driver, "1/mail#2")
     assert await ledger.receipt(driver.job_id, "1/mail#1") == Receipt(second, None), "the latest generation"
     second = make_settled_row(driver, second, CallStatus.SUCCEEDED)
     large = ToolReturned(second.step_key, 1, result="x" * 20_000)
@@ -160,13 +160,13 @@ async def a_receipt_is_the_latest_call_with_its_result(bench: Bench) -> None:
 
 
 async def the_ledger_survives_a_new_handle(bench: Bench) -> None:
-    driver = await bench.driving()
-    row = await _intend(driver, "1/mail#1")
+    driver = await bench.drive_new()
+    row = await _prepare_call(driver, "1/mail#1")
     await bench.reopen()
     assert await bench.store.ledger.find_by_key(row.idempotency_key) == row
 
 
-async def _intend(driver: Driver, step_key: str) -> CallRow:
+async def _prepare_call(driver: Driver, step_key: str) -> CallRow:
     row = call_row(driver, step_key)
     await driver.write(intent_of(row), extras=Extras(calls=(row,)))
     return row
@@ -182,7 +182,7 @@ async def _bring_to(driver: Driver, step_key: str, status: CallStatus | None) ->
     """A row in this status, brought there by allowed transitions."""
     if status is None:
         return None
-    row = await _intend(driver, step_key)
+    row = await _prepare_call(driver, step_key)
     return row if status is CallStatus.PREPARED else await _settle(driver, row, status)
 
 
@@ -195,7 +195,7 @@ async def _bring_on(driver: Driver, step_key: str, row: CallRow | None, status: 
     if row is not None:
         return await _settle(driver, row, status)
     if status is CallStatus.PREPARED:
-        return await _intend(driver, step_key)
+        return await _prepare_call(driver, step_key)
     row = call_row(driver, step_key)
     row = msgspec.structs.replace(
         row, status=status, result_seq=row.intent_seq + 1, settled_at=row.prepared_at

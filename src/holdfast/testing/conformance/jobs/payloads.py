@@ -30,13 +30,13 @@ async def large_payloads_come_back_as_they_were(bench: Bench) -> None:
 
 
 async def garbage_collection_keeps_large_payloads(bench: Bench) -> None:
-    driver = await bench.driving(input=LARGE)
+    driver = await bench.drive_new(input=LARGE)
     await driver.write(step("one", LARGE + "in an event"))
     letter = MailDraft(
         job_id=driver.job_id, kind=MailKind.SIGNAL, operation_id="op-1", body=LARGE + "in mail"
     )
     await bench.store.post.send(letter)
-    await bench.store.inbox.enqueue(_batch(LARGE + "in the inbox"))
+    await bench.store.inbox.enqueue(_draft_batch(LARGE + "in the inbox"))
     turn = TurnCommit(session_id="root", nodes=(node("a", body=LARGE + "in a node"),))
     await bench.store.sessions.commit(turn)
     async with bench.expect_unchanged():
@@ -45,12 +45,12 @@ async def garbage_collection_keeps_large_payloads(bench: Bench) -> None:
 
 
 async def garbage_collection_counts_what_is_in_use(bench: Bench) -> None:
-    driver = await bench.driving(input=LARGE)
+    driver = await bench.drive_new(input=LARGE)
     letter = MailDraft(
         job_id=driver.job_id, kind=MailKind.SIGNAL, operation_id="op-1", body=LARGE + "in mail"
     )
     await bench.store.post.send(letter)
-    await bench.store.inbox.enqueue(_batch(LARGE + "in the inbox"))
+    await bench.store.inbox.enqueue(_draft_batch(LARGE + "in the inbox"))
     large = LARGE.encode()
     checkpoint = SessionCheckpoint(
         tool_state=large + b"1", plugin_snapshot=large + b"2", execution_state=large + b"3"
@@ -74,7 +74,7 @@ async def garbage_collection_counts_what_is_in_use(bench: Bench) -> None:
 
 
 async def the_same_large_payload_may_lie_in_many_places(bench: Bench) -> None:
-    first, second = await bench.driving(input=LARGE), await bench.driving(input=LARGE)
+    first, second = await bench.drive_new(input=LARGE), await bench.drive_new(input=LARGE)
     for driver in (first, second):
         await driver.write(step("one", LARGE), step("two", LARGE))
         events = [unseal(event) for event in await bench.store.journal.read(driver.job_id)]
@@ -84,7 +84,7 @@ async def the_same_large_payload_may_lie_in_many_places(bench: Bench) -> None:
 async def large_payloads_of_two_namespaces_do_not_meet(bench: Bench) -> None:
     await bench.store.namespaces.create("elsewhere")
     for namespace in ("default", "elsewhere"):
-        driver = await bench.driving(namespace=namespace, input=LARGE)
+        driver = await bench.drive_new(namespace=namespace, input=LARGE)
         [created, _claimed] = await bench.store.journal.read(driver.job_id)
         event = unseal(created)
         assert isinstance(event, JobCreated)
@@ -104,7 +104,7 @@ async def a_payload_that_is_not_json_is_refused_everywhere(bench: Bench) -> None
 
 
 async def _comes_back_from_jobs(bench: Bench, value: Any) -> None:
-    driver = await bench.driving(input=value)
+    driver = await bench.drive_new(input=value)
     await driver.write(step("one", value))
     created, _claimed, finished = [unseal(event) for event in await bench.store.journal.read(driver.job_id)]
     assert isinstance(created, JobCreated)
@@ -118,7 +118,7 @@ async def _comes_back_from_jobs(bench: Bench, value: Any) -> None:
 
 async def _comes_back_from_sessions(bench: Bench, value: Any) -> None:
     sessions = bench.store.sessions
-    await bench.store.inbox.enqueue(_batch(value))
+    await bench.store.inbox.enqueue(_draft_batch(value))
     [batch] = await bench.store.inbox.list("root")
     assert batch.items[0].payload == value
     frame = Frame(frame_id="f1", assignment=value, options=value)
@@ -150,7 +150,7 @@ async def _is_refused(bench: Bench, value: Any, kind: type[InvalidPayload]) -> N
         draft = MailDraft(job_id=job_id, kind=MailKind.SIGNAL, operation_id="op-1", body=value)
         await bench.store.post.send(draft)
     async with bench.refuses(kind):
-        await bench.store.inbox.enqueue(_batch(value))
+        await bench.store.inbox.enqueue(_draft_batch(value))
     async with bench.refuses(kind):
         turn = TurnCommit(session_id="root", nodes=(node("fine"), node("bad", body=value)))
         await bench.store.sessions.commit(turn)
@@ -160,5 +160,5 @@ async def _is_refused(bench: Bench, value: Any, kind: type[InvalidPayload]) -> N
         )
 
 
-def _batch(value: Any) -> BatchDraft:
+def _draft_batch(value: Any) -> BatchDraft:
     return BatchDraft(session_id="root", items=(ItemDraft("turn_input", value),))

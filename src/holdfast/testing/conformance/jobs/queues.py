@@ -85,7 +85,7 @@ async def limits_are_a_namespaces_own(bench: Bench) -> None:
 
 async def work_that_was_let_in_always_fits(bench: Bench) -> None:
     """A child of a running job, and a job that is given back."""
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     queue = (await bench.store.jobs.get(driver.job_id)).queue
     await bench.store.queues.limit(QueueLimits(queue=queue, depth_max=0, age_max_us=0))
     child = JobDraft(kind="child", queue=queue, job_id="job_child", parent_job_id=driver.job_id)

@@ -44,7 +44,7 @@ async def a_schedule_is_kept_whole(bench: Bench) -> None:
 async def a_schedule_fires_once(bench: Bench) -> None:
     """Of several workers that have seen the same instant, one creates the job and the others nothing."""
     schedules = bench.store.schedules
-    schedule = await _put(bench, input={"a": 1}, queue="q", budget=Budget(usd=1))
+    schedule = await _put_schedule(bench, input={"a": 1}, queue="q", budget=Budget(usd=1))
     assert await schedules.due() == (schedule,)
     job = job_of(schedule, schedule.next_at)
     fired = await asyncio.gather(*(schedules.fire(schedule, job, schedule.next_at + HOUR) for _ in range(5)))
@@ -60,7 +60,7 @@ async def a_schedule_fires_once(bench: Bench) -> None:
 
 
 async def an_instant_can_be_left_out(bench: Bench) -> None:
-    schedule = await _put(bench)
+    schedule = await _put_schedule(bench)
     assert await bench.store.schedules.fire(schedule, None, schedule.next_at + HOUR) is None
     assert (await bench.store.schedules.get("report")).next_at == schedule.next_at + HOUR
     assert len(await bench.store.jobs.list(JobFilter())) == 0
@@ -68,7 +68,7 @@ async def an_instant_can_be_left_out(bench: Bench) -> None:
 
 async def what_was_changed_meanwhile_is_not_fired(bench: Bench) -> None:
     schedules = bench.store.schedules
-    schedule = await _put(bench)
+    schedule = await _put_schedule(bench)
     job = job_of(schedule, schedule.next_at)
     await schedules.pause("report")
     assert await schedules.due() == ()
@@ -76,7 +76,7 @@ async def what_was_changed_meanwhile_is_not_fired(bench: Bench) -> None:
         assert await schedules.fire(schedule, job, schedule.next_at + HOUR) is None
         assert await schedules.fire(await schedules.get("report"), job, schedule.next_at + HOUR) is None
     await schedules.resume("report", schedule.next_at)
-    await _put(bench, input="another")
+    await _put_schedule(bench, input="another")
     async with bench.expect_unchanged():
         assert await schedules.fire(schedule, job, schedule.next_at + HOUR) is None
     assert await schedules.remove("report")
@@ -88,12 +88,12 @@ async def an_instant_that_was_fired_before_is_passed(bench: Bench) -> None:
     """After a schedule is removed and another is created under its id, the old instant's job stays as it is, and the
     new schedule moves on."""
     schedules = bench.store.schedules
-    schedule = await _put(bench, input="first")
+    schedule = await _put_schedule(bench, input="first")
     fired = await schedules.fire(schedule, job_of(schedule, schedule.next_at), schedule.next_at + HOUR)
     assert fired is not None
     await schedules.remove("report")
     for input_ in ("first", "second"):
-        again = await _put(bench, input=input_)
+        again = await _put_schedule(bench, input=input_)
         answer = await schedules.fire(again, job_of(again, again.next_at), again.next_at + HOUR)
         assert answer is not None
         assert (answer.job_id, answer.created) == (fired.job_id, False)
@@ -103,7 +103,7 @@ async def an_instant_that_was_fired_before_is_passed(bench: Bench) -> None:
 
 async def a_schedule_that_is_put_again_goes_on_where_it_stands(bench: Bench) -> None:
     schedules = bench.store.schedules
-    schedule = await _put(bench)
+    schedule = await _put_schedule(bench)
     await schedules.fire(schedule, None, schedule.next_at + HOUR)
     await schedules.pause("report")
     bench.clock.advance(MINUTE)
@@ -124,7 +124,7 @@ async def a_schedule_that_is_put_again_goes_on_where_it_stands(bench: Bench) -> 
 
 async def a_pause_ends_at_an_instant_to_come(bench: Bench) -> None:
     schedules = bench.store.schedules
-    schedule = await _put(bench)
+    schedule = await _put_schedule(bench)
     assert (await schedules.resume("report", schedule.next_at + HOUR)).next_at == schedule.next_at, (
         "it was not paused"
     )
@@ -145,10 +145,10 @@ async def schedules_are_listed_by_id_and_due_by_age(bench: Bench) -> None:
     schedules = bench.store.schedules
     await bench.store.namespaces.create("elsewhere")
     now = bench.clock.wall_us()
-    await _put(bench, "b", next_at=now)
-    await _put(bench, "a", next_at=now + 1)
-    await _put(bench, "c", next_at=now - 5)
-    await _put(bench, "c", next_at=now - 3, namespace="elsewhere")
+    await _put_schedule(bench, "b", next_at=now)
+    await _put_schedule(bench, "a", next_at=now + 1)
+    await _put_schedule(bench, "c", next_at=now - 5)
+    await _put_schedule(bench, "c", next_at=now - 3, namespace="elsewhere")
     first = await schedules.list(limit=2)
     assert [schedule.schedule_id for schedule in first] == ["a", "b"]
     second = await schedules.list(limit=2, cursor=first.next)
@@ -163,7 +163,7 @@ async def schedules_are_listed_by_id_and_due_by_age(bench: Bench) -> None:
     assert [schedule.schedule_id for schedule in await schedules.due()] == ["c", "b", "a"]
 
 
-async def _put(bench: Bench, schedule_id: str = "report", **fields: Any) -> Schedule:
+async def _put_schedule(bench: Bench, schedule_id: str = "report", **fields: Any) -> Schedule:
     """A schedule that is due now, unless the fields say otherwise."""
     values = {"kind": "report", "cron": "0 * * * *", "next_at": bench.clock.wall_us(), **fields}
     return await bench.store.schedules.put(Schedule(schedule_id=schedule_id, **values))

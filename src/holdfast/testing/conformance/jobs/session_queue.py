@@ -17,8 +17,8 @@ async def the_first_job_of_a_session_has_the_turn(bench: Bench) -> None:
     assert (await bench.store.jobs.head(await bench.submit())).session_slot is None, "no session, no line"
     front = await bench.submit(session_id="root")
     back = await bench.submit(session_id="root")
-    assert await _place(bench, front) == (Slot.LIVE, Status.PENDING, None)
-    assert await _place(bench, back) == (Slot.BEHIND, Status.WAITING, WaitReason.JOINED)
+    assert await _read_place(bench, front) == (Slot.LIVE, Status.PENDING, None)
+    assert await _read_place(bench, back) == (Slot.BEHIND, Status.WAITING, WaitReason.JOINED)
     assert await bench.claimable(queues=("default",), kinds=("work",), limit=100) != [], (
         "the front can be claimed"
     )
@@ -31,7 +31,7 @@ async def nobody_claims_a_job_that_stands_behind(bench: Bench) -> None:
     assert await bench.claimable(worker="later") == [front], (
         "the front's lease ran out; the back is no way around"
     )
-    assert await _place(bench, back) == (Slot.BEHIND, Status.WAITING, WaitReason.JOINED)
+    assert await _read_place(bench, back) == (Slot.BEHIND, Status.WAITING, WaitReason.JOINED)
 
 
 async def mail_does_not_let_a_job_jump_the_line(bench: Bench) -> None:
@@ -41,13 +41,13 @@ async def mail_does_not_let_a_job_jump_the_line(bench: Bench) -> None:
         sent = await bench.store.post.send(MailDraft(job_id=back, kind=kind, operation_id=bench.fresh("op")))
         assert sent.accepted, "it will read the letter when its turn comes"
         assert not sent.woke
-    assert await _place(bench, back) == (Slot.BEHIND, Status.WAITING, WaitReason.JOINED)
+    assert await _read_place(bench, back) == (Slot.BEHIND, Status.WAITING, WaitReason.JOINED)
 
 
 async def the_end_of_a_turn_frees_the_next_job(bench: Bench) -> None:
     for end in (Status.COMPLETED, Status.FAILED, Status.CANCELLED):
         session_id = bench.fresh("session")
-        driver = await bench.driving(session_id=session_id)
+        driver = await bench.drive_new(session_id=session_id)
         now = bench.clock.wall_us()
         third = await bench.submit(session_id=session_id, ready_at=now - 1 * SECOND)
         second = await bench.submit(session_id=session_id, ready_at=now - 2 * SECOND)
@@ -56,60 +56,64 @@ async def the_end_of_a_turn_frees_the_next_job(bench: Bench) -> None:
         else:
             event = JobFailure() if end is Status.FAILED else JobCancellation()
             await driver.write(event, move=Move(status=end))
-        assert await _place(bench, driver.job_id) == (None, end, None), "over is out of the line"
-        assert await _place(bench, second) == (Slot.LIVE, Status.PENDING, None), (
+        assert await _read_place(bench, driver.job_id) == (None, end, None), "over is out of the line"
+        assert await _read_place(bench, second) == (Slot.LIVE, Status.PENDING, None), (
             "the one that was ready first"
         )
-        assert await _place(bench, third) == (Slot.BEHIND, Status.WAITING, WaitReason.JOINED)
+        assert await _read_place(bench, third) == (Slot.BEHIND, Status.WAITING, WaitReason.JOINED)
 
 
 async def the_end_of_a_turn_frees_nobody_in_another_session(bench: Bench) -> None:
     await bench.submit(session_id="other")
     waiting = await bench.submit(session_id="other", ready_at=1)
-    driver = await bench.driving(session_id="root")
+    driver = await bench.drive_new(session_id="root")
     back = await bench.submit(session_id="root")
     await driver.complete()
-    assert (await _place(bench, back))[0] is Slot.LIVE
-    assert await _place(bench, waiting) == (Slot.BEHIND, Status.WAITING, WaitReason.JOINED)
+    assert (await _read_place(bench, back))[0] is Slot.LIVE
+    assert await _read_place(bench, waiting) == (Slot.BEHIND, Status.WAITING, WaitReason.JOINED)
 
 
 async def jobs_that_were_ready_together_go_by_id(bench: Bench) -> None:
-    driver = await bench.driving(session_id="root")
+    driver = await bench.drive_new(session_id="root")
     now = bench.clock.wall_us()
     second = await bench.submit(session_id="root", ready_at=now)
     third = await bench.submit(session_id="root", ready_at=now)
     await driver.complete()
-    assert (await _place(bench, second))[0] is Slot.LIVE
-    assert (await _place(bench, third))[0] is Slot.BEHIND
+    assert (await _read_place(bench, second))[0] is Slot.LIVE
+    assert (await _read_place(bench, third))[0] is Slot.BEHIND
 
 
 async def a_waiting_job_keeps_the_turn(bench: Bench) -> None:
-    driver = await bench.driving(session_id="root")
+    driver = await bench.drive_new(session_id="root")
     back = await bench.submit(session_id="root")
     await driver.wait(WaitReason.SIGNAL)
-    assert await _place(bench, driver.job_id) == (Slot.LIVE, Status.WAITING, WaitReason.SIGNAL)
-    assert (await _place(bench, back))[0] is Slot.BEHIND
+    assert await _read_place(bench, driver.job_id) == (Slot.LIVE, Status.WAITING, WaitReason.SIGNAL)
+    assert (await _read_place(bench, back))[0] is Slot.BEHIND
 
 
 async def a_released_job_keeps_the_turn(bench: Bench) -> None:
-    driver = await bench.driving(session_id="root")
+    driver = await bench.drive_new(session_id="root")
     back = await bench.submit(session_id="root")
     await driver.release()
-    assert await _place(bench, driver.job_id) == (Slot.LIVE, Status.PENDING, None)
-    assert (await _place(bench, back))[0] is Slot.BEHIND
+    assert await _read_place(bench, driver.job_id) == (Slot.LIVE, Status.PENDING, None)
+    assert (await _read_place(bench, back))[0] is Slot.BEHIND
 
 
 async def after_the_last_job_the_next_one_has_the_turn_again(bench: Bench) -> None:
-    driver = await bench.driving(session_id="root")
+    driver = await bench.drive_new(session_id="root")
     await driver.complete()
-    assert await _place(bench, await bench.submit(session_id="root")) == (Slot.LIVE, Status.PENDING, None)
+    assert await _read_place(bench, await bench.submit(session_id="root")) == (
+        Slot.LIVE,
+        Status.PENDING,
+        None,
+    )
 
 
 async def a_short_hold_that_ends_the_turn_frees_the_next_job(bench: Bench) -> None:
     front, back = await bench.submit(session_id="root"), await bench.submit(session_id="root")
     await bench.store.journal.hold(front, lambda _head: CANCEL)
-    assert (await _place(bench, front))[0] is None
-    assert await _place(bench, back) == (Slot.LIVE, Status.PENDING, None)
+    assert (await _read_place(bench, front))[0] is None
+    assert await _read_place(bench, back) == (Slot.LIVE, Status.PENDING, None)
 
 
 async def a_job_may_leave_the_line_from_behind(bench: Bench) -> None:
@@ -117,9 +121,9 @@ async def a_job_may_leave_the_line_from_behind(bench: Bench) -> None:
     middle = await bench.submit(session_id="root")
     back = await bench.submit(session_id="root")
     await bench.store.journal.hold(middle, lambda _head: CANCEL)
-    assert await _place(bench, middle) == (None, Status.CANCELLED, None)
-    assert await _place(bench, front) == (Slot.LIVE, Status.PENDING, None), "the turn has not moved"
-    assert (await _place(bench, back))[0] is Slot.BEHIND
+    assert await _read_place(bench, middle) == (None, Status.CANCELLED, None)
+    assert await _read_place(bench, front) == (Slot.LIVE, Status.PENDING, None), "the turn has not moved"
+    assert (await _read_place(bench, back))[0] is Slot.BEHIND
 
 
 async def a_held_job_gets_the_turn_and_stays_held(bench: Bench) -> None:
@@ -127,7 +131,7 @@ async def a_held_job_gets_the_turn_and_stays_held(bench: Bench) -> None:
     bury = Ruling((JobDeadLettered(),), Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER))
     await bench.store.journal.hold(back, lambda _head: bury)
     await bench.store.journal.hold(front, lambda _head: CANCEL)
-    assert await _place(bench, back) == (Slot.LIVE, Status.WAITING, WaitReason.DEAD_LETTER), (
+    assert await _read_place(bench, back) == (Slot.LIVE, Status.WAITING, WaitReason.DEAD_LETTER), (
         "a person frees it"
     )
 
@@ -143,13 +147,13 @@ async def sessions_of_two_namespaces_have_two_lines(bench: Bench) -> None:
     await bench.store.namespaces.create("elsewhere")
     here = await bench.submit(session_id="root")
     there = await bench.submit(session_id="root", namespace="elsewhere")
-    assert (await _place(bench, here))[0] is (await _place(bench, there))[0] is Slot.LIVE
+    assert (await _read_place(bench, here))[0] is (await _read_place(bench, there))[0] is Slot.LIVE
 
 
 CANCEL = Ruling((JobCancellation(),), Move(status=Status.CANCELLED))
 
 
-async def _place(bench: Bench, job_id: str) -> tuple[Slot | None, Status, WaitReason | None]:
+async def _read_place(bench: Bench, job_id: str) -> tuple[Slot | None, Status, WaitReason | None]:
     head = await bench.store.jobs.head(job_id)
     return head.session_slot, head.status, head.wait_reason
 

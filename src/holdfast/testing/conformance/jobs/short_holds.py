@@ -12,7 +12,7 @@ from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.store.ports.journal import Ruling
 from holdfast.testing.conformance.driver import step
 from holdfast.testing.conformance.harness import Bench, present
-from holdfast.testing.conformance.jobs.submit import assert_nobodys
+from holdfast.testing.conformance.jobs.submit import assert_no_lease
 
 CANCEL = Ruling((JobCancellation(why="asked"),), Move(status=Status.CANCELLED))
 BURY = Ruling((JobDeadLettered(),), Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER))
@@ -33,7 +33,7 @@ async def a_hold_writes_what_was_decided(bench: Bench) -> None:
     assert seen[-1] == before, "the decision is made on the head as it was"
     assert (head.status, head.fence) == (Status.CANCELLED, before.fence + 1)
     assert head.head == written
-    assert_nobodys(head)
+    assert_no_lease(head)
     events = await bench.store.journal.read(job_id)
     assert first_break(job_id, events) is None
     assert [unseal(event) for event in events[1:]] == [JobCancellation(why="asked")], (
@@ -43,7 +43,7 @@ async def a_hold_writes_what_was_decided(bench: Bench) -> None:
 
 
 async def a_hold_moves_a_job_as_an_append_would(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     await driver.write(step("one"), extras=Extras(timers=(Timer("1/sleep#1", 7),)))
     await driver.wait(WaitReason.SIGNAL)
     await bench.store.journal.hold(driver.job_id, lambda _head: BURY)
@@ -60,7 +60,7 @@ async def a_hold_moves_a_job_as_an_append_would(bench: Bench) -> None:
 
 
 async def a_hold_may_begin_the_job_again(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     await driver.release(failed=True)
     await bench.drive(driver.grant.queue, ttl_us=0)
     driver = await bench.drive(driver.grant.queue)
@@ -76,7 +76,7 @@ async def a_hold_may_begin_the_job_again(bench: Bench) -> None:
 
 
 async def a_hold_leaves_a_driven_job_alone(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     async with bench.expect_unchanged():
         assert await bench.store.journal.hold(driver.job_id, lambda _head: CANCEL) is None
     await driver.write(step("undisturbed"))
@@ -89,7 +89,7 @@ async def a_hold_may_decide_nothing(bench: Bench) -> None:
 
 
 async def a_hold_leaves_a_job_that_is_over_alone(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     await driver.complete()
     async with bench.expect_unchanged():
         assert await bench.store.journal.hold(driver.job_id, lambda _head: CANCEL) is None
@@ -101,7 +101,7 @@ async def a_hold_on_an_unknown_job_is_not_found(bench: Bench) -> None:
 
 
 async def a_hold_takes_a_job_whose_lease_is_over(bench: Bench) -> None:
-    old = await bench.driving(ttl_us=0)
+    old = await bench.drive_new(ttl_us=0)
     assert await bench.store.journal.hold(old.job_id, lambda _head: REQUEUE) is not None
     async with bench.refuses(Fenced):
         await bench.store.journal.append(old.build(step("too late")))
@@ -111,7 +111,7 @@ async def a_hold_takes_a_job_whose_lease_is_over(bench: Bench) -> None:
 
 
 async def a_hold_writes_its_extras(bench: Bench) -> None:
-    parent, child = await bench.driving(), await bench.submit()
+    parent, child = await bench.drive_new(), await bench.submit()
     await parent.wait(WaitReason.CHILD)
     letter = MailDraft(job_id=parent.job_id, kind=MailKind.CHILD, operation_id="op-1")
     ruling = Ruling(CANCEL.events, CANCEL.move, Extras(letters=(letter,)))

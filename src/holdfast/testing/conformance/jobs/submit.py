@@ -35,7 +35,7 @@ async def a_new_job_is_pending_and_has_one_event(bench: Bench) -> None:
     assert (head.status, head.wait_reason, head.wake_at) == (Status.PENDING, None, None)
     assert (head.namespace, head.queue, head.kind, head.priority) == ("default", "fast", "work", 7)
     assert head.fence == floor((await bench.store.info()).epoch), "no holder yet, in this epoch"
-    assert_nobodys(head)
+    assert_no_lease(head)
     assert (head.mail_seq, head.attempts, head.takeovers) == (0, 0, 0)
 
 
@@ -90,7 +90,7 @@ async def the_same_job_id_makes_one_job(bench: Bench) -> None:
 
 
 async def a_request_that_is_over_still_makes_no_second_job(bench: Bench) -> None:
-    driver = await bench.driving(request_key="key-1")
+    driver = await bench.drive_new(request_key="key-1")
     await driver.complete()
     draft = JobDraft(kind="work", request_key="key-1", queue=driver.grant.queue)
     assert await bench.store.jobs.submit(draft) == Submitted(driver.job_id, created=False)
@@ -212,7 +212,7 @@ async def a_listing_can_be_filtered(bench: Bench) -> None:
 
 async def a_listing_can_be_narrowed_by_status_time_queue_and_text(bench: Bench) -> None:
     began = bench.clock.wall_us()
-    driver = await bench.driving("ant", kind="Report", request_key="Order-81")
+    driver = await bench.drive_new("ant", kind="Report", request_key="Order-81")
     bench.clock.advance(1_000)
     other = await bench.submit("chat", session_id="Ärger")
     behind = await bench.submit("chat", session_id="Ärger", job_id="ticket_1")
@@ -262,7 +262,7 @@ async def jobs_go_by_kinds_and_queues(bench: Bench) -> None:
 async def jobs_are_counted_by_status(bench: Bench) -> None:
     await bench.store.namespaces.create("elsewhere")
     assert await bench.store.jobs.counts() == {}
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     await bench.submit()
     await bench.submit(namespace="elsewhere")
     await bench.submit(namespace="elsewhere")
@@ -278,7 +278,7 @@ async def a_foreign_cursor_is_refused(bench: Bench) -> None:
         await bench.store.jobs.list(JobFilter(), cursor="not one of ours")
 
 
-def assert_nobodys(head: JobHead) -> None:
+def assert_no_lease(head: JobHead) -> None:
     """Assert that no worker has a lease on this job."""
     lease = (head.lease_token, head.lease_owner, head.lease_boot, head.lease_expires_at)
     assert lease == ("", "", "", 0), f"a job that nobody drives has no lease: {lease}"

@@ -14,7 +14,7 @@ from holdfast.model.time import MINUTE, SECOND
 from holdfast.store.ports.journal import Ruling
 from holdfast.testing.conformance.driver import step
 from holdfast.testing.conformance.harness import Bench
-from holdfast.testing.conformance.jobs.submit import assert_nobodys
+from holdfast.testing.conformance.jobs.submit import assert_no_lease
 
 BURY = Ruling(
     (JobDeadLettered(({"why": "too often"},)),),
@@ -28,8 +28,8 @@ def requeue(head: JobHead) -> Ruling:
 
 
 async def a_sweep_holds_every_expired_job(bench: Bench) -> None:
-    late = await bench.driving("late", ttl_us=20 * SECOND)
-    early = await bench.driving("early", ttl_us=10 * SECOND)
+    late = await bench.drive_new("late", ttl_us=20 * SECOND)
+    early = await bench.drive_new("early", ttl_us=10 * SECOND)
     bench.clock.advance(30 * SECOND)
     before = {job: await bench.store.jobs.head(job) for job in (late.job_id, early.job_id)}
     held = await bench.store.journal.hold_expired(requeue)
@@ -38,7 +38,7 @@ async def a_sweep_holds_every_expired_job(bench: Bench) -> None:
         now = await bench.store.jobs.head(head.job_id)
         assert (now.status, now.fence) == (Status.PENDING, head.fence + 1)
         assert (now.takeovers, now.ready_at) == (1, head.ready_at), "counted, and its place in the queue kept"
-        assert_nobodys(now)
+        assert_no_lease(now)
         events = await bench.store.journal.read(head.job_id)
         assert first_break(head.job_id, events) is None
         assert unseal(events[-1]) == ruling.events[0]
@@ -53,8 +53,8 @@ async def a_sweep_holds_every_expired_job(bench: Bench) -> None:
 
 
 async def a_sweep_leaves_live_leases_alone(bench: Bench) -> None:
-    alive, renewed = await bench.driving(ttl_us=MINUTE), await bench.driving(ttl_us=SECOND)
-    pending, waiting = await bench.submit(), await bench.driving()
+    alive, renewed = await bench.drive_new(ttl_us=MINUTE), await bench.drive_new(ttl_us=SECOND)
+    pending, waiting = await bench.submit(), await bench.drive_new()
     await waiting.wait(WaitReason.SIGNAL)
     bench.clock.advance(2 * SECOND)
     assert await bench.store.leases.renew([renewed.held], MINUTE) == {renewed.job_id}
@@ -66,7 +66,9 @@ async def a_sweep_leaves_live_leases_alone(bench: Bench) -> None:
 
 
 async def a_sweep_judges_each_job(bench: Bench) -> None:
-    spared, buried, requeued = [await bench.driving(name, ttl_us=0) for name in ("spare", "bury", "requeue")]
+    spared, buried, requeued = [
+        await bench.drive_new(name, ttl_us=0) for name in ("spare", "bury", "requeue")
+    ]
 
     def decide(head: JobHead) -> Ruling | None:
         choices = {"spare": None, "bury": BURY}
@@ -89,7 +91,7 @@ async def a_sweep_does_to_each_what_was_ruled(bench: Bench) -> None:
         "rings": Ruling((fact,), Move(status=Status.WAITING, reason=WaitReason.TIMER, wake_at=now + MINUTE)),
         "buried": BURY,
     }
-    jobs = {name: await bench.driving(name, ttl_us=0) for name in (*rulings, *rulings)}
+    jobs = {name: await bench.drive_new(name, ttl_us=0) for name in (*rulings, *rulings)}
     before = {name: await bench.store.jobs.head(driver.job_id) for name, driver in jobs.items()}
     await bench.store.journal.hold_expired(lambda head: rulings[head.lease_owner])
     after = {name: await bench.store.jobs.head(driver.job_id) for name, driver in jobs.items()}
@@ -117,7 +119,7 @@ async def a_sweep_does_to_each_what_was_ruled(bench: Bench) -> None:
 
 
 async def two_facts_of_one_ruling_are_kept_in_order(bench: Bench) -> None:
-    driver, other = await bench.driving("two", ttl_us=0), await bench.driving("one", ttl_us=0)
+    driver, other = await bench.drive_new("two", ttl_us=0), await bench.drive_new("one", ttl_us=0)
     two = (JobRequeued("first"), JobRequeued("second"))
     await bench.store.journal.hold_expired(
         lambda head: Ruling(two if head.lease_owner == "two" else two[:1], Move(status=Status.PENDING))
@@ -131,14 +133,14 @@ async def two_facts_of_one_ruling_are_kept_in_order(bench: Bench) -> None:
 
 async def a_sweep_takes_no_more_than_asked_for(bench: Bench) -> None:
     for name in ("a", "b", "c"):
-        await bench.driving(name, ttl_us=0)
+        await bench.drive_new(name, ttl_us=0)
     assert await bench.store.journal.hold_expired(requeue, limit=0) == []
     assert len(await bench.store.journal.hold_expired(requeue, limit=2)) == 2
     assert len(await bench.store.journal.hold_expired(requeue, limit=2)) == 1
 
 
 async def a_sweep_cannot_end_a_job(bench: Bench) -> None:
-    await bench.driving(ttl_us=0)
+    await bench.drive_new(ttl_us=0)
     over = Ruling((JobCancellation(),), Move(status=Status.CANCELLED))
     runs = Ruling((JobRequeued(),), Move(status=Status.RUNNING))
     more = Ruling((JobRequeued(),), Move(status=Status.PENDING), Extras(timers=(Timer("1/sleep#1", 7),)))
@@ -148,7 +150,7 @@ async def a_sweep_cannot_end_a_job(bench: Bench) -> None:
 
 
 async def a_large_ruling_is_kept_whole(bench: Bench) -> None:
-    driver = await bench.driving(ttl_us=0)
+    driver = await bench.drive_new(ttl_us=0)
     fact = JobRequeued("swept", error={"log": "x" * 20_000}, takeover=True)
     await bench.store.journal.hold_expired(lambda _head: Ruling((fact,), Move(status=Status.PENDING)))
     events = await bench.store.journal.read(driver.job_id)
@@ -156,13 +158,13 @@ async def a_large_ruling_is_kept_whole(bench: Bench) -> None:
 
 
 async def a_sweep_takes_the_jobs_of_another_boot(bench: Bench) -> None:
-    driver = await bench.driving(ttl_us=MINUTE)
+    driver = await bench.drive_new(ttl_us=MINUTE)
     bench.reboot()
     assert [head.job_id for head, _ in await bench.store.journal.hold_expired(requeue)] == [driver.job_id]
 
 
 async def two_sweeps_share_the_jobs(bench: Bench) -> None:
-    jobs = [(await bench.driving(ttl_us=0)).job_id for _ in range(20)]
+    jobs = [(await bench.drive_new(ttl_us=0)).job_id for _ in range(20)]
     halves = await asyncio.gather(*(bench.store.journal.hold_expired(requeue) for _ in range(4)))
     swept = [head.job_id for half in halves for head, _ in half]
     rest = [head.job_id for head, _ in await bench.store.journal.hold_expired(requeue)]
@@ -172,7 +174,7 @@ async def two_sweeps_share_the_jobs(bench: Bench) -> None:
 
 
 async def everybody_who_holds_a_job_is_named(bench: Bench) -> None:
-    await bench.driving("b"), await bench.driving("a", ttl_us=0), await bench.driving("b")
-    gone = await bench.driving("gone")
+    await bench.drive_new("b"), await bench.drive_new("a", ttl_us=0), await bench.drive_new("b")
+    gone = await bench.drive_new("gone")
     await gone.release()
     assert await bench.store.leases.owners() == ["a", "b"]

@@ -8,22 +8,22 @@ from holdfast.model.states import Status, WaitReason
 from holdfast.model.time import MINUTE
 from holdfast.testing.conformance.driver import step
 from holdfast.testing.conformance.harness import Bench
-from holdfast.testing.conformance.jobs.submit import assert_nobodys
+from holdfast.testing.conformance.jobs.submit import assert_no_lease
 
 
 async def a_released_job_is_ready_now(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     bench.clock.advance(MINUTE)
     await driver.release()
     head = await bench.store.jobs.head(driver.job_id)
     assert (head.status, head.ready_at) == (Status.PENDING, bench.clock.wall_us())
-    assert_nobodys(head)
+    assert_no_lease(head)
     assert head.fence == driver.grant.fence, "giving back raises no fence"
     assert (await bench.drive(driver.grant.queue)).job_id == driver.job_id
 
 
 async def a_released_job_may_be_ready_later(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     later = bench.clock.wall_us() + MINUTE
     await driver.release(ready_at=later)
     assert (await bench.store.jobs.head(driver.job_id)).ready_at == later
@@ -33,18 +33,18 @@ async def a_released_job_may_be_ready_later(bench: Bench) -> None:
 
 
 async def a_waiting_job_says_what_it_waits_for(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     due = bench.clock.wall_us() + MINUTE
     await driver.wait(WaitReason.APPROVAL, wake_at=due)
     head = await bench.store.jobs.head(driver.job_id)
     assert (head.status, head.wait_reason, head.wake_at) == (Status.WAITING, WaitReason.APPROVAL, due)
-    assert_nobodys(head)
+    assert_no_lease(head)
     record = await bench.store.jobs.get(driver.job_id)
     assert (record.status, record.wait_reason) == (Status.WAITING, WaitReason.APPROVAL)
 
 
 async def a_parked_job_is_held_for_a_person(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     move = Move(status=Status.WAITING, reason=WaitReason.DRIFT)
     await driver.write(JobParked(report={"expected": "a", "got": "b"}), move=move)
     head = await bench.store.jobs.head(driver.job_id)
@@ -54,18 +54,18 @@ async def a_parked_job_is_held_for_a_person(bench: Bench) -> None:
 async def a_job_that_is_over_is_nobodys_and_waits_for_nothing(bench: Bench) -> None:
     ends = {Status.FAILED: JobFailure(error={"why": "no"}), Status.CANCELLED: JobCancellation(why="asked")}
     for status, event in ends.items():
-        driver = await bench.driving()
+        driver = await bench.drive_new()
         await driver.write(TimerSet("1/sleep#1", 7), extras=Extras(timers=(Timer("1/sleep#1", 7),)))
         await driver.write(event, move=Move(status=status))
         head = await bench.store.jobs.head(driver.job_id)
         assert (head.status, head.wait_reason, head.wake_at) == (status, None, None)
-        assert_nobodys(head)
+        assert_no_lease(head)
         assert await bench.store.post.timers(driver.job_id) == [], "its timers went with it"
         assert (await bench.store.jobs.get(driver.job_id)).status is status
 
 
 async def attempts_count_failures_only(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     queue = driver.grant.queue
     await driver.release()
     driver = await bench.drive(queue)
@@ -79,7 +79,7 @@ async def attempts_count_failures_only(bench: Bench) -> None:
 
 
 async def a_job_that_begins_again_has_used_up_nothing(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     queue = driver.grant.queue
     await driver.release(failed=True)
     await bench.drive(queue, ttl_us=0)
@@ -97,7 +97,7 @@ async def a_holder_that_is_gone_is_counted_by_the_append_that_says_so(bench: Ben
     """Progress clears the takeovers before it, but not the one written with it or after it. In one append, and in two
     of one batch."""
     gone = Move(status=Status.PENDING, takeover=True)
-    first, second, third = [await bench.driving() for _ in range(3)]
+    first, second, third = [await bench.drive_new() for _ in range(3)]
     await first.write(step("progress"), progress=True)
     await first.write(JobRequeued(why="died", takeover=True), move=gone)
     await bench.store.journal.append_many(
@@ -113,7 +113,7 @@ async def a_holder_that_is_gone_is_counted_by_the_append_that_says_so(bench: Ben
 
 async def beginning_again_leaves_the_neighbours_counts_alone(bench: Bench) -> None:
     """Both in one batch: one is requeued by a person, the other has failed once more."""
-    first, second = await bench.driving(), await bench.driving()
+    first, second = await bench.drive_new(), await bench.drive_new()
     await first.release(failed=True)
     await second.release(failed=True)
     first, second = await bench.drive(first.grant.queue), await bench.drive(second.grant.queue)
@@ -125,7 +125,7 @@ async def beginning_again_leaves_the_neighbours_counts_alone(bench: Bench) -> No
 
 
 async def timers_are_set_moved_and_removed(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     late, early = Timer("1/late#1", 30), Timer("1/early#1", 10)
     await driver.write(step("one"), extras=Extras(timers=(late, early)))
     assert await bench.store.post.timers(driver.job_id) == [early, late], "earliest first"
@@ -139,7 +139,7 @@ async def timers_are_set_moved_and_removed(bench: Bench) -> None:
 
 
 async def timers_of_two_jobs_do_not_meet(bench: Bench) -> None:
-    first, second = await bench.driving(), await bench.driving()
+    first, second = await bench.drive_new(), await bench.drive_new()
     timer = Timer("1/sleep#1", 7)
     for driver in (first, second):
         await driver.write(step("one"), extras=Extras(timers=(timer,)))
@@ -148,7 +148,7 @@ async def timers_of_two_jobs_do_not_meet(bench: Bench) -> None:
 
 
 async def a_waiting_job_keeps_its_timers(bench: Bench) -> None:
-    driver = await bench.driving()
+    driver = await bench.drive_new()
     timer = Timer("1/sleep#1", bench.clock.wall_us() + MINUTE)
     await driver.write(step("one"), extras=Extras(timers=(timer,)))
     await driver.wait(WaitReason.TIMER, wake_at=timer.due_at)

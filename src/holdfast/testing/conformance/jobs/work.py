@@ -16,7 +16,7 @@ from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import SECOND
 from holdfast.model.work import Work, WorkWhich, draft_of, kinds_for, queues_for
 from holdfast.store.ports.journal import Ruling
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.conformance.harness import Bench
 
 ANT = AgentEntry(
@@ -24,7 +24,7 @@ ANT = AgentEntry(
 )
 
 
-def _draft(job_id: str, **fields: object) -> JobDraft:
+def _draft_work(job_id: str, **fields: object) -> JobDraft:
     request = {"description": "dig", "capability": "dig", **fields}
     return draft_of(msgspec.convert(request, Work), namespace="default", job_id=job_id)
 
@@ -33,18 +33,18 @@ async def work_is_found_by_what_is_asked_of_it(bench: Bench) -> None:
     store = bench.store
     await store.namespaces.create("other")
     await store.jobs.submit(JobDraft(kind="report", job_id="job-0"))
-    await store.jobs.submit(_draft("job-1", projectId="hill"))
-    await store.jobs.submit(_draft("job-2", boundary="acme", capability="carry"))
-    await store.jobs.submit(_draft("job-3", preferredAgentType="claude"))
+    await store.jobs.submit(_draft_work("job-1", projectId="hill"))
+    await store.jobs.submit(_draft_work("job-2", boundary="acme", capability="carry"))
+    await store.jobs.submit(_draft_work("job-3", preferredAgentType="claude"))
     await store.jobs.submit(
         draft_of(Work(description="x", capability="dig"), namespace="other", job_id="job-4")
     )
     await bench.reopen()
     work = bench.store.work
-    assert await _ids(bench) == ["job-3", "job-2", "job-1"]
-    assert await _ids(bench, capability="carry") == await _ids(bench, boundary="acme") == ["job-2"]
-    assert await _ids(bench, project="hill") == ["job-1"]
-    assert await _ids(bench, namespace="other") == ["job-4"]
+    assert await _list_ids(bench) == ["job-3", "job-2", "job-1"]
+    assert await _list_ids(bench, capability="carry") == await _list_ids(bench, boundary="acme") == ["job-2"]
+    assert await _list_ids(bench, project="hill") == ["job-1"]
+    assert await _list_ids(bench, namespace="other") == ["job-4"]
     item = await work.find("job-3")
     assert item is not None
     assert (item.capability, item.preferred_type, item.project) == ("dig", "claude", "default")
@@ -55,7 +55,7 @@ async def work_is_found_by_what_is_asked_of_it(bench: Bench) -> None:
     }
 
 
-async def _ids(bench: Bench, **filters: str) -> list[str]:
+async def _list_ids(bench: Bench, **filters: str) -> list[str]:
     """The ids of the matching items, read in pages of one item."""
     found, cursor = [], None
     while True:
@@ -81,11 +81,11 @@ async def a_claim_takes_what_its_agent_may(bench: Bench) -> None:
             {"preferredAgentType": "human"},
         )
     ):
-        await store.jobs.submit(_draft(f"job-{nth}", **fields))
+        await store.jobs.submit(_draft_work(f"job-{nth}", **fields))
     await store.jobs.submit(
         draft_of(Work(description="x", capability="dig"), namespace="other", job_id="job-9")
     )
-    ask = ClaimAsk(
+    ask = ClaimRequest(
         worker="agent:a1",
         token="t",
         queues=queues_for(["acme"]),
@@ -104,7 +104,7 @@ async def a_claim_takes_what_its_agent_may(bench: Bench) -> None:
 async def work_that_nobody_will_claim_is_found(bench: Bench) -> None:
     store = bench.store
     for job_id, deadline in (("job-1", 2), ("job-2", 1), ("job-3", 3), ("job-4", None)):
-        draft = _draft(job_id)
+        draft = _draft_work(job_id)
         assert draft.work is not None
         at = None if deadline is None else bench.clock.wall_us() + deadline * SECOND
         item = msgspec.structs.replace(draft.work, deadline_at=at)
@@ -113,7 +113,7 @@ async def work_that_nobody_will_claim_is_found(bench: Bench) -> None:
     bench.clock.advance(2 * SECOND)
     assert list(await store.work.find_unclaimed()) == ["job-1", "job-2"]
     assert list(await store.work.find_unclaimed(limit=1)) == ["job-1"]
-    await store.leases.claim(ClaimAsk(worker="w", token="t", queues=("work",), limit=1))
+    await store.leases.claim(ClaimRequest(worker="w", token="t", queues=("work",), limit=1))
     assert list(await store.work.find_unclaimed()) == ["job-2"], "what somebody has begun is not"
     await store.post.send(MailDraft(job_id="job-4", kind=MailKind.CANCEL, operation_id="o"))
     assert list(await store.work.find_unclaimed()) == ["job-2", "job-4"]
@@ -123,9 +123,9 @@ async def what_somebody_holds_is_counted(bench: Bench) -> None:
     """Leases that have not ended count; items that were given back or taken over do not."""
     store = bench.store
     for nth in range(3):
-        await store.jobs.submit(_draft(f"job-{nth}"))
+        await store.jobs.submit(_draft_work(f"job-{nth}"))
     assert await store.leases.count("agent:a1") == 0
-    ask = ClaimAsk(worker="agent:a1", token="t", queues=("work",), limit=2, ttl_us=10 * SECOND)
+    ask = ClaimRequest(worker="agent:a1", token="t", queues=("work",), limit=2, ttl_us=10 * SECOND)
     assert len(await store.leases.claim(ask)) == 2
     assert (await store.leases.count("agent:a1"), await store.leases.count("agent:b1")) == (2, 0)
     bench.clock.advance(10 * SECOND)
@@ -136,10 +136,12 @@ async def nobody_is_granted_more_than_it_may_hold(bench: Bench) -> None:
     """All unexpired leases count; a repeated claim finds its grants, with or without room for more."""
     store = bench.store
     for nth in range(6):
-        await store.jobs.submit(_draft(f"job-{nth}"))
+        await store.jobs.submit(_draft_work(f"job-{nth}"))
 
     async def granted(token: str, worker: str = "agent:a1", *, most: int) -> list[str]:
-        ask = ClaimAsk(worker=worker, token=token, queues=("work",), limit=2, ttl_us=10 * SECOND, most=most)
+        ask = ClaimRequest(
+            worker=worker, token=token, queues=("work",), limit=2, ttl_us=10 * SECOND, most=most
+        )
         return [grant.job_id for grant in await store.leases.claim(ask)]
 
     assert await granted("t1", most=3) == ["job-0", "job-1"]
@@ -155,7 +157,7 @@ async def nobody_is_granted_more_than_it_may_hold(bench: Bench) -> None:
 async def dead_work_is_told_apart(bench: Bench) -> None:
     store = bench.store
     for job_id in ("job-1", "job-2"):
-        await store.jobs.submit(_draft(job_id))
+        await store.jobs.submit(_draft_work(job_id))
     buried = Ruling(
         (JobDeadLettered(({"why": "enough"},)),), Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
     )

@@ -18,7 +18,7 @@ from holdfast.model.worker_presence import (
     WorkerOffer,
     WorkerState,
 )
-from holdfast.store.ports.leases import ClaimAsk
+from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.conformance.harness import Bench
 
 ANT = Presence(
@@ -45,7 +45,7 @@ async def a_worker_is_listed_as_it_said(bench: Bench) -> None:
     for number in range(3):
         await bench.store.jobs.submit(JobDraft(kind="report", job_id=f"job-{number}"))
     await bench.store.leases.claim(
-        ClaimAsk(worker="ant", token="t1", queues=("default",), limit=2, ttl_us=60 * SECOND)
+        ClaimRequest(worker="ant", token="t1", queues=("default",), limit=2, ttl_us=60 * SECOND)
     )
     bench.clock.advance(BEAT_US)
     draining = msgspec.structs.replace(ANT, draining=True)
@@ -102,10 +102,10 @@ async def a_worker_hears_that_it_shall_drain(bench: Bench) -> None:
     assert not (await presences.beat(ANT)).drain
     bench.clock.advance(SECOND)
     asked_at = bench.clock.wall_us()
-    seen = await presences.ask_to_drain("ant", _line("first"))
+    seen = await presences.ask_to_drain("ant", _draft_act("first"))
     assert (seen.presence, seen.state, seen.drain_asked_at) == (ANT, WorkerState.HERE, asked_at)
     bench.clock.advance(SECOND)
-    assert await presences.ask_to_drain("ant", _line("second")) == seen
+    assert await presences.ask_to_drain("ant", _draft_act("second")) == seen
     await bench.reopen()
     presences = bench.store.presences
     assert (await presences.beat(ANT)).drain
@@ -124,18 +124,18 @@ async def who_would_not_drain_is_not_asked(bench: Bench) -> None:
     """A worker that is not listed any more, and one that does not drain on request. The audit log has no entry."""
     presences = bench.store.presences
     async with bench.refuses(NotFound):
-        await presences.ask_to_drain("ant", _line("nobody"))
+        await presences.ask_to_drain("ant", _draft_act("nobody"))
     await presences.beat(BEE)
     async with bench.refuses(InvalidMove):
-        await presences.ask_to_drain("bee", _line("deaf"))
+        await presences.ask_to_drain("bee", _draft_act("deaf"))
     await presences.beat(ANT)
     bench.clock.advance(FORGOTTEN_US)
     async with bench.refuses(NotFound):
-        await presences.ask_to_drain("ant", _line("forgotten"))
+        await presences.ask_to_drain("ant", _draft_act("forgotten"))
     assert list(await bench.store.audit.read()) == []
 
 
-def _line(act_id: str) -> ActDraft:
+def _draft_act(act_id: str) -> ActDraft:
     return ActDraft(
         act_id=act_id, what="worker.drain", who="ada", object="ant", reason="the machine is needed"
     )

@@ -8,7 +8,7 @@ from holdfast.model.session import TurnCommit
 from holdfast.model.time import DAY, MINUTE
 from holdfast.testing.conformance.drafts import AFTER_COMMIT, JOIN, batches_in, message
 from holdfast.testing.conformance.harness import HANDLE, Bench, present
-from holdfast.testing.conformance.seed_004.inbox import stale
+from holdfast.testing.conformance.seed_004.inbox import make_stale
 
 INSIDE = Boundary.ACTIVE_TURN_CHECKPOINT
 
@@ -118,7 +118,7 @@ async def queued_work_completion_is_lease_guarded(bench: Bench) -> None:
 
     async with bench.refuses(ClaimLost):
         await bench.store.sessions.commit(
-            TurnCommit(session_id="root", completes=(stale(claim),)), handle=HANDLE
+            TurnCommit(session_id="root", completes=(make_stale(claim),)), handle=HANDLE
         )
     assert await bench.list_queued() == both, "a stale token completes nothing"
     await bench.store.sessions.commit(

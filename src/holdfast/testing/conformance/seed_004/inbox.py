@@ -83,22 +83,22 @@ async def queue_completion_and_turn_commit_stamp_are_atomic(bench: Bench) -> Non
     )
 
     async with bench.refuses(ClaimLost):
-        await sessions.commit(_completing(turn, stale(claim)), handle=HANDLE)
+        await sessions.commit(_add_completion(turn, make_stale(claim)), handle=HANDLE)
     assert await bench.load_bound() is None, "a refused turn leaves no session behind"
     assert len(await bench.list_queued()) == 1, "a refused turn completes nothing"
 
-    first = await sessions.commit(_completing(turn, claim.completion()), handle=HANDLE)
-    again = await sessions.commit(_completing(turn, claim.completion()), handle=HANDLE)
+    first = await sessions.commit(_add_completion(turn, claim.completion()), handle=HANDLE)
+    again = await sessions.commit(_add_completion(turn, claim.completion()), handle=HANDLE)
     assert again.revision == first.revision, "the stamp answers a retry, though its claim is used up"
     assert again.checkpoint_ref == first.checkpoint_ref
     assert await bench.load_bound() is not None
     assert await bench.list_queued() == []
 
 
-def _completing(turn: TurnCommit, completion: Completion) -> TurnCommit:
+def _add_completion(turn: TurnCommit, completion: Completion) -> TurnCommit:
     return msgspec.structs.replace(turn, completes=(completion,))
 
 
-def stale(claim: Claim) -> Completion:
+def make_stale(claim: Claim) -> Completion:
     """A completion with an old token."""
     return msgspec.structs.replace(claim.completion(), token=f"{claim.token}, stale")

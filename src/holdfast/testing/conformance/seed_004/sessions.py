@@ -132,7 +132,7 @@ async def active_path_read_scope_selects_only_requested_ancestry(bench: Bench) -
 async def attachment_manifest_records_intent_and_commit_stamps(bench: Bench) -> None:
     attachments = bench.store.attachments
     for attachment_id in ("by-turn", "by-hand", "orphan"):
-        await attachments.record_intent(_intent(attachment_id))
+        await attachments.record_intent(_make_intent(attachment_id))
     assert len(await attachments.list_uncommitted(200)) == 3, "an intent counts before anything uses it"
 
     await attachments.commit_refs("root", ["by-hand"])
@@ -142,12 +142,12 @@ async def attachment_manifest_records_intent_and_commit_stamps(bench: Bench) -> 
     assert len(left) == 1, "a turn stamps what it uses, and so does a hand"
     assert left[0].attachment_id == "orphan"
     assert left[0].committed_at is None
-    assert left[0] == _intent("orphan"), "an intent comes back as it was recorded"
+    assert left[0] == _make_intent("orphan"), "an intent comes back as it was recorded"
     await attachments.forget("orphan")
     assert await attachments.list_uncommitted(200) == [], "what is forgotten is gone"
 
 
-def _intent(attachment_id: str) -> AttachmentIntent:
+def _make_intent(attachment_id: str) -> AttachmentIntent:
     return AttachmentIntent(attachment_id, "root", f"sha256:{attachment_id}", intent_at=100)
 
 
@@ -203,7 +203,7 @@ async def runtime_persistence_survives_reopen(bench: Bench) -> None:
     checkpoint = SessionCheckpoint(tool_state=b"tools", tool_generation=77)
     await store.sessions.commit(TurnCommit(session_id="root", checkpoint=checkpoint), handle=HANDLE)
     queued = await store.inbox.enqueue(message("still here?", source_key="reopen:queued"))
-    await store.attachments.record_intent(_intent("reopen-attachment"))
+    await store.attachments.record_intent(_make_intent("reopen-attachment"))
 
     await bench.reopen()
     store = bench.store
@@ -217,4 +217,4 @@ async def runtime_persistence_survives_reopen(bench: Bench) -> None:
     assert queue[0].batch_id == queued.batch_id
     assert text_of(queue[0]) == "still here?"
     intents = await store.attachments.list_uncommitted(200)
-    assert _intent("reopen-attachment") in intents, "an intent is there to be cleaned up after any crash"
+    assert _make_intent("reopen-attachment") in intents, "an intent is there to be cleaned up after any crash"

@@ -13,41 +13,41 @@ from holdfast.testing.conformance.harness import Bench, present
 
 
 async def a_claim_that_ran_out_may_be_renewed(bench: Bench) -> None:
-    claim = await _claim_that_ran_out(bench)
+    claim = await _let_claim_expire(bench)
     renewed = await bench.store.inbox.renew(claim, MINUTE)
     assert renewed.claim_id == claim.claim_id
     assert await bench.claim(owner="next") is None, "it is live again"
 
 
 async def a_claim_that_ran_out_may_complete(bench: Bench) -> None:
-    claim = await _claim_that_ran_out(bench)
-    await bench.store.sessions.commit(_completing(claim))
+    claim = await _let_claim_expire(bench)
+    await bench.store.sessions.commit(_make_completing_turn(claim))
     assert await bench.list_queued() == [], "nobody had taken it: slow is not wrong"
 
 
 async def a_claim_that_ran_out_can_be_cancelled(bench: Bench) -> None:
-    claim = await _claim_that_ran_out(bench)
+    claim = await _let_claim_expire(bench)
     assert await bench.store.inbox.cancel("root", batches_in(claim)[0]) is not None
     async with bench.refuses(ClaimLost):
-        await bench.store.sessions.commit(_completing(claim))
+        await bench.store.sessions.commit(_make_completing_turn(claim))
 
 
 async def a_takeover_ends_the_old_owners_renewal(bench: Bench) -> None:
-    old, _new = await _taken_over(bench)
+    old, _new = await _take_over_claim(bench)
     async with bench.refuses(ClaimLost):
         await bench.store.inbox.renew(old, MINUTE)
 
 
 async def a_takeover_ends_the_old_owners_completion(bench: Bench) -> None:
-    old, new = await _taken_over(bench)
+    old, new = await _take_over_claim(bench)
     async with bench.refuses(ClaimLost):
-        await bench.store.sessions.commit(_completing(old))
-    await bench.store.sessions.commit(_completing(new))
+        await bench.store.sessions.commit(_make_completing_turn(old))
+    await bench.store.sessions.commit(_make_completing_turn(new))
     assert await bench.list_queued() == [], "the new owner's claim is unharmed"
 
 
 async def a_takeover_makes_the_old_owners_abandon_harmless(bench: Bench) -> None:
-    old, new = await _taken_over(bench)
+    old, new = await _take_over_claim(bench)
     await bench.store.inbox.abandon(old)
     assert await bench.pending() == [], "the new owner still holds it"
     await bench.store.inbox.renew(new, MINUTE)
@@ -55,7 +55,7 @@ async def a_takeover_makes_the_old_owners_abandon_harmless(bench: Bench) -> None
 
 async def a_job_that_lost_its_lease_claims_nothing(bench: Bench) -> None:
     """A worker that was paused would otherwise claim input that was sent to its session after its job had ended."""
-    old = await bench.driving(ttl_us=0)
+    old = await bench.drive_new(ttl_us=0)
     new = await bench.drive(old.grant.queue)
     await bench.store.inbox.enqueue(message("one"))
     for fence in (old.grant.fence, new.grant.fence + 1):
@@ -74,13 +74,13 @@ async def an_abandoned_claim_is_over_for_good(bench: Bench) -> None:
     async with bench.refuses(ClaimLost):
         await bench.store.inbox.renew(claim, MINUTE)
     async with bench.refuses(ClaimLost):
-        await bench.store.sessions.commit(_completing(claim))
+        await bench.store.sessions.commit(_make_completing_turn(claim))
 
 
 async def a_completed_claim_cannot_be_renewed(bench: Bench) -> None:
     await bench.store.inbox.enqueue(message("one"))
     claim = present(await bench.claim(), "a claim")
-    await bench.store.sessions.commit(_completing(claim))
+    await bench.store.sessions.commit(_make_completing_turn(claim))
     async with bench.refuses(ClaimLost):
         await bench.store.inbox.renew(claim, MINUTE)
     await bench.store.inbox.abandon(claim)
@@ -90,9 +90,9 @@ async def a_completed_claim_cannot_be_renewed(bench: Bench) -> None:
 async def a_claim_completes_once(bench: Bench) -> None:
     await bench.store.inbox.enqueue(message("one"))
     claim = present(await bench.claim(), "a claim")
-    await bench.store.sessions.commit(_completing(claim))
+    await bench.store.sessions.commit(_make_completing_turn(claim))
     async with bench.refuses(ClaimLost):
-        await bench.store.sessions.commit(_completing(claim))
+        await bench.store.sessions.commit(_make_completing_turn(claim))
 
 
 async def a_turn_may_complete_several_claims(bench: Bench) -> None:
@@ -129,7 +129,7 @@ async def a_turn_cannot_complete_the_inbox_of_another_session(bench: Bench) -> N
     await bench.store.inbox.enqueue(message("theirs", "other"))
     claim = present(await bench.claim("other"), "a claim")
     async with bench.refuses(ClaimLost, "root", "other"):
-        await bench.store.sessions.commit(_completing(claim))
+        await bench.store.sessions.commit(_make_completing_turn(claim))
 
 
 async def the_same_token_finds_the_same_claim(bench: Bench) -> None:
@@ -155,7 +155,7 @@ async def a_token_whose_claim_ran_out_claims_anew(bench: Bench) -> None:
     new = present(await bench.claim(token=token), "a new claim")
     assert (new.fence, new.claim_id) != (old.fence, old.claim_id), "only a live claim is found again"
     async with bench.refuses(ClaimLost):
-        await bench.store.sessions.commit(_completing(old))
+        await bench.store.sessions.commit(_make_completing_turn(old))
 
 
 async def a_token_is_good_for_one_session(bench: Bench) -> None:
@@ -167,19 +167,19 @@ async def a_token_is_good_for_one_session(bench: Bench) -> None:
     assert batches_in(claim) == [there.batch_id]
 
 
-async def _claim_that_ran_out(bench: Bench) -> Claim:
+async def _let_claim_expire(bench: Bench) -> Claim:
     await bench.store.inbox.enqueue(message("one"))
     claim = present(await bench.claim(ttl_us=SECOND), "a claim")
     bench.clock.advance(MINUTE)
     return claim
 
 
-async def _taken_over(bench: Bench) -> tuple[Claim, Claim]:
-    old = await _claim_that_ran_out(bench)
+async def _take_over_claim(bench: Bench) -> tuple[Claim, Claim]:
+    old = await _let_claim_expire(bench)
     new = present(await bench.claim(owner="next"), "the batch, taken over")
     assert new.fence == old.fence + 1
     return old, new
 
 
-def _completing(claim: Claim) -> TurnCommit:
+def _make_completing_turn(claim: Claim) -> TurnCommit:
     return TurnCommit(session_id="root", completes=(claim.completion(),))

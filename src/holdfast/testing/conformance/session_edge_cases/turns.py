@@ -42,10 +42,10 @@ async def a_retry_gets_the_first_result_though_the_head_moved_and_its_claim_is_g
 
 async def a_retry_may_carry_new_ids_and_times(bench: Bench) -> None:
     await bench.store.sessions.commit(
-        stamp_commit(TurnCommit(session_id="root", nodes=(_said("n1", 1),)), "turn-1")
+        stamp_commit(TurnCommit(session_id="root", nodes=(_make_message_node("n1", 1),)), "turn-1")
     )
     async with bench.expect_unchanged():
-        again = stamp_commit(TurnCommit(session_id="root", nodes=(_said("n2", 2),)), "turn-1")
+        again = stamp_commit(TurnCommit(session_id="root", nodes=(_make_message_node("n2", 2),)), "turn-1")
         assert (await bench.store.sessions.commit(again)).replayed, "a turn is known by its meaning"
 
 
@@ -180,7 +180,7 @@ async def usage_is_merged_by_source_and_model(bench: Bench) -> None:
     assert (await bench.load()).usage == merged, "one line each, in the order of first use"
 
 
-def _said(node_id: str, at: int) -> SessionNode:
+def _make_message_node(node_id: str, at: int) -> SessionNode:
     body = {
         "message": {"id": f"message {node_id}", "role": "user", "parts": [{"id": node_id, "text": "hello"}]}
     }
