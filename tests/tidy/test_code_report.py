@@ -7,12 +7,12 @@ import ast
 
 import pytest
 
-from tools.code_report import find_cycles, find_participles, find_twice, find_words, modules
+from tools.code_report import find_cycles, find_duplicate_classes, find_participles, find_words, load_modules
 
 
 @pytest.fixture(scope="module")
 def trees() -> dict[str, ast.Module]:
-    return modules()
+    return load_modules()
 
 
 def test_there_is_no_module_cycle(trees: dict[str, ast.Module]) -> None:
@@ -20,7 +20,7 @@ def test_there_is_no_module_cycle(trees: dict[str, ast.Module]) -> None:
 
 
 def test_no_class_name_is_defined_twice(trees: dict[str, ast.Module]) -> None:
-    assert find_twice(trees) == {}
+    assert find_duplicate_classes(trees) == {}
 
 
 def test_public_functions_are_verbs(trees: dict[str, ast.Module]) -> None:
@@ -36,6 +36,6 @@ def test_what_is_counted_is_found() -> None:
     trees = {"holdfast.a": ast.parse(source), "holdfast.b": ast.parse("import holdfast.c")}
     trees["holdfast.c"] = ast.parse("import holdfast.b")
     assert find_cycles(trees) == [["holdfast.b", "holdfast.c"]]
-    assert list(find_twice(trees)) == ["Twice"]
+    assert list(find_duplicate_classes(trees)) == ["Twice"]
     assert find_participles(trees) == ["holdfast.a:4 told"]
     assert find_words(trees) == ["holdfast.a:1 Nobody"]
