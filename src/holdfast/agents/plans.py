@@ -125,7 +125,7 @@ async def execute(
         _check(plan, offered)
         return await _Execution(None, plan, offered, on_failure).outcomes()
     with drive.scope("execute"):
-        plan = await plans.to_follow(drive, plan, lambda one: _check(one, offered))
+        plan = await plans.choose_plan(drive, plan, lambda one: _check(one, offered))
         return await _Execution(drive, plan, offered, on_failure).outcomes()
 
 
@@ -242,11 +242,11 @@ class _Execution:
 
     def _note_start(self, node: Node) -> None:
         if self._drive is not None:
-            plans.node_started(self._drive, self._plan.recorded_as, node.name)
+            plans.record_node_start(self._drive, self._plan.recorded_as, node.name)
 
     def _note_end(self, node: Node, outcome: str) -> None:
         if self._drive is not None and not self._drive.stopping:
-            plans.node_finished(self._drive, self._plan.recorded_as, node.name, outcome)
+            plans.record_node_outcome(self._drive, self._plan.recorded_as, node.name, outcome)
 
     def _stopped(self, outcomes: dict[str, NodeOutcome]) -> PlanFailed:
         """The error that says where the plan stopped. What the nodes raised is its cause, so that their calls are made

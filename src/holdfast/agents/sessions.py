@@ -48,7 +48,7 @@ class Turn:
     def __init__(
         self,
         engine: session_turns.SessionTurn,
-        begun: session_turns.Begun,
+        begun: session_turns.TurnStart,
         history: list[Message],
         state: Any,
     ) -> None:
@@ -210,7 +210,7 @@ class SessionAgent:
         return committed
 
     async def _loaded(
-        self, engine: session_turns.SessionTurn, begun: session_turns.Begun
+        self, engine: session_turns.SessionTurn, begun: session_turns.TurnStart
     ) -> tuple[list[Message], Any]:
         """What was said so far, and the state after it. The conversation is kept in memory between its turns, so that
         the two hundredth costs what the tenth did."""
@@ -233,7 +233,9 @@ class SessionAgent:
         return f"<session {self.name}>"
 
 
-async def _branched(engine: session_turns.SessionTurn, begun: session_turns.Begun) -> session_turns.Begun:
+async def _branched(
+    engine: session_turns.SessionTurn, begun: session_turns.TurnStart
+) -> session_turns.TurnStart:
     """A message may say behind which node it is meant: then the turn is a branch there, in the frame of that node."""
     payload = begun.inputs[0].payload
     if not isinstance(payload, dict) or "after" not in payload:

@@ -13,9 +13,9 @@ from holdfast.api.job_snapshot import Loaded
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, NotFound
 from holdfast.model import canonical
 from holdfast.model import events as e
-from holdfast.model.json_schema import misfit
+from holdfast.model.json_schema import find_fault
 from holdfast.model.states import MailKind, WaitReason
-from holdfast.model.step_keys import scope_of, within
+from holdfast.model.step_keys import is_within, scope_of
 
 CHOICES_MAX: Final = 6
 _WORDS: Final = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
@@ -42,11 +42,11 @@ def questions_of(job: Loaded) -> dict[str, Put]:
             case e.SignalTaken(name=name, mail_seq=mail_seq) if name in found:
                 if mail_seq is None:
                     _end(found, name, "the time to answer is over")
-                elif misfit(bodies[mail_seq], found[name].asked.schema) is None:
+                elif find_fault(bodies[mail_seq], found[name].asked.schema) is None:
                     _end(found, name, "it has been answered")
             case e.CallCancelled(step_key=step_key):
                 for name, put in found.items():
-                    if within(scope_of(put.asked.step_key), step_key):
+                    if is_within(scope_of(put.asked.step_key), step_key):
                         _end(found, name, "the code does not wait for it any more")
             case e.CheckpointSaved():
                 found = {}
@@ -65,7 +65,7 @@ def _unread(job: Loaded, put: Put) -> bool:
         letter.kind is MailKind.SIGNAL
         and letter.name == put.asked.question_id
         and letter.mail_seq > job.job.mail_seq
-        and misfit(letter.body, put.asked.schema) is None
+        and find_fault(letter.body, put.asked.schema) is None
         for letter in job.letters
     )
 
@@ -85,7 +85,7 @@ def check_answer(job: Loaded, name: str, body: Any, *, now: int) -> None:
     if put.asked.due_at is not None and put.asked.due_at <= now:
         msg = f"the question {put.asked.question!r} is not open: the time to answer is over"
         raise InvalidMove(msg, hint=look)
-    if (why := misfit(body, put.asked.schema)) is not None:
+    if (why := find_fault(body, put.asked.schema)) is not None:
         msg = f"the answer does not match the schema of {put.asked.question!r}: {why}"
         raise InvalidPayload(msg, hint=f"The schema is: {canonical.encode(put.asked.schema).decode()}")
 
@@ -126,10 +126,10 @@ def _ways(schema: Any) -> list[str]:
 
 def parse_answer(text: str, schema: Any) -> Any:
     """The answer behind words that somebody typed: text where text is asked for, yes and no, or JSON."""
-    if misfit(text, schema) is None:
+    if find_fault(text, schema) is None:
         return text
     word = _WORDS.get(text.strip().lower())
-    if word is not None and misfit(word, schema) is None:
+    if word is not None and find_fault(word, schema) is None:
         return word
     try:
         return canonical.decode(text.encode("utf-8", "surrogatepass"))

@@ -27,7 +27,7 @@ from holdfast.model.side_effects import Effect
 from holdfast.model.stall_report import arrange_report
 from holdfast.model.states import TERMINAL
 from holdfast.model.time import to_iso
-from holdfast.model.worker_identity import short
+from holdfast.model.worker_identity import short_name
 
 OPEN: Final = "open"
 UNNAMED: Final = "an unnamed person"
@@ -312,7 +312,7 @@ class _Reader:
                 self._claimed_at = at.at
                 taken_over, self._lost = event.takeover or self._lost, False
                 if find_parent(event.worker) is not None:
-                    said = f"claimed by {short(event.worker)}, in a process of its own{self._attempt()}"
+                    said = f"claimed by {short_name(event.worker)}, in a process of its own{self._attempt()}"
                     self.seam(at, SeamKind.CLAIMED, said, event.worker)
                     why = "The job runs in a process of its own, because its workers died"
                     self._note(at, f"{why}. If that process dies as well, the job is the cause.")
@@ -321,14 +321,14 @@ class _Reader:
                     self.seam(
                         at,
                         SeamKind.CLAIMED,
-                        f"claimed by {short(event.worker)}{self._attempt()}",
+                        f"claimed by {short_name(event.worker)}{self._attempt()}",
                         event.worker,
                     )
                     return
-                said = f"{short(event.worker)} took over from {short(before)}{self._attempt()}"
+                said = f"{short_name(event.worker)} took over from {short_name(before)}{self._attempt()}"
                 self.seam(at, SeamKind.TAKEOVER, said, event.worker)
                 used = f"{count_outcomes(self._results)} replayed, not called again"
-                why = f"The lease of {short(before)} had expired"
+                why = f"The lease of {short_name(before)} had expired"
                 self._note(at, f"{why}; {used}." if self._results else f"{why}; no result had been recorded.")
             case e.JobReleased():
                 self.seam(at, SeamKind.RELEASED, f"released ({event.why})")
@@ -361,7 +361,7 @@ class _Reader:
                 self.seam(at, SeamKind.CREATED, f"{event.kind} {how}")
             case e.JobRequeued() if event.takeover:  # a sweep found it; whoever claims it next takes over
                 self._lost = True
-                ran_out = f"the lease of {short(event.holder or 'its worker')} expired"
+                ran_out = f"the lease of {short_name(event.holder or 'its worker')} expired"
                 self.seam(at, SeamKind.REQUEUED, event.why if event.why.startswith(DIED_ALONE) else ran_out)
             case e.JobRequeued() if event.by:
                 self._failed = 0

@@ -7,7 +7,7 @@ import msgspec
 from holdfast.api.work_records import AgentEntryView, ClaimedWork, WorkView
 from holdfast.engine.external_work import WorkItemState
 from holdfast.engine.recovery import causes_of
-from holdfast.model.agent_registry import Seen, status_of
+from holdfast.model.agent_registry import StoredEntry, status_of
 from holdfast.model.events import (
     JobClaimed,
     JobCompleted,
@@ -86,7 +86,7 @@ def view_claimed_work(grant: Grant, item: WorkItemState, ttl_us: int, now: int) 
     )
 
 
-def entry_view(seen: Seen, now: int, source: str) -> AgentEntryView:
+def entry_view(seen: StoredEntry, now: int, source: str) -> AgentEntryView:
     """The entry, its status as judged now, and who keeps it."""
     told = {name: getattr(seen.entry, name) for name in seen.entry.__struct_fields__}
     return AgentEntryView(**{**told, "status": status_of(seen, now)}, source=source)

@@ -10,7 +10,7 @@ from holdfast.api.worker_drain import ask_to_drain
 from holdfast.model.access import AccessScope
 from holdfast.model.ids import check_name
 from holdfast.model.page import Page
-from holdfast.model.worker_identity import short
+from holdfast.model.worker_identity import short_name
 from holdfast.model.worker_presence import SeenWorker
 
 
@@ -61,7 +61,7 @@ def worker_view(seen: SeenWorker) -> WorkerView:
     presence, offer = seen.presence, seen.presence.offer
     return WorkerView(
         worker=presence.worker,
-        label=short(presence.worker),
+        label=short_name(presence.worker),
         state=seen.state,
         host=presence.host,
         pid=presence.pid,

@@ -20,7 +20,7 @@ from holdfast.runtime import supervisor_link
 from holdfast.runtime.app import App
 from holdfast.runtime.app_loader import load
 from holdfast.runtime.isolated_process import open_isolated
-from holdfast.runtime.isolation import HANDED, Handed
+from holdfast.runtime.isolation import HANDED, Handover
 from holdfast.runtime.process import RunOptions
 from holdfast.store import address
 
@@ -47,13 +47,13 @@ def run_isolated(app_at: str | None, where: str, *, log_format: str, log_level: 
     if not given:
         msg = "no worker has handed a job to this process"
         raise Misuse(msg, hint="Start a worker: holdfast worker app.py")
-    handed = msgspec.json.decode(given, type=Handed)
+    handed = msgspec.json.decode(given, type=Handover)
     with logging_as(log_format, log_level) as log:
         app = App(where) if app_at is None else load(app_at)
         sys.exit(wait_for(_drive(app, where, handed, log.set_worker)))
 
 
-async def _drive(app: App, where: str, handed: Handed, named: Callable[[str], None]) -> int:
+async def _drive(app: App, where: str, handed: Handover, named: Callable[[str], None]) -> int:
     """The exit status: that of a store that was not there, or 0."""
     how = RunOptions(strict=app.strict, on_undurable=app.choose_on_undurable("warn"))
     async with open_isolated(app.programs(), where, handed, how) as worker:
@@ -61,6 +61,6 @@ async def _drive(app: App, where: str, handed: Handed, named: Callable[[str], No
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, worker.drain)
         loop.add_signal_handler(signal.SIGINT, lambda: worker.drain(at_once=True))
-        supervisor_link.ready(worker.name)
+        supervisor_link.report_ready(worker.name)
         await worker.work()
         return STORE_AWAY if worker.is_store_away else 0

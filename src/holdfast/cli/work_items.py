@@ -18,7 +18,7 @@ from holdfast.client.client import Client
 from holdfast.errors import InvalidPayload, NotOver
 from holdfast.model.time import from_iso
 from holdfast.model.work import WorkStatus
-from holdfast.model.worker_identity import short
+from holdfast.model.worker_identity import short_name
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -207,7 +207,7 @@ def _show(view: WorkView, *, as_json: bool) -> None:
         ("priority", view.priority),
         ("deadline", view.deadline),
         ("project", view.project_id),
-        ("held by", view.assigned_to and short(view.assigned_to)),
+        ("held by", view.assigned_to and short_name(view.assigned_to)),
         ("since", view.assigned_at and render.instant(from_iso(view.assigned_at))),
         (
             "progress",
@@ -241,7 +241,7 @@ def _listed(items: Sequence[WorkView]) -> Table:
             render.text(one.id),
             render.text(one.status, render.STYLES.get(one.status, "yellow")),
             render.text(one.capability),
-            render.text(short(one.assigned_to or "")[:12]),
+            render.text(short_name(one.assigned_to or "")[:12]),
             "" if one.progress is None else f"{one.progress}%",
             render.text(one.description),
         )

@@ -60,11 +60,11 @@ from holdfast.api.work_records import (
 )
 from holdfast.errors import NotOver
 from holdfast.model import budget as money
-from holdfast.model.agent_registry import AgentStatus, Changes, Visibility
+from holdfast.model.agent_registry import AgentStatus, EntryChanges, Visibility
 from holdfast.model.budget import Budget
 from holdfast.model.ids import IdSource
 from holdfast.model.inbox import Delivery, SlotPolicy
-from holdfast.model.jobs import DEFAULT_QUEUE, JobFilter, JobRecord, Submitted
+from holdfast.model.jobs import DEFAULT_QUEUE, JobFilter, JobRecord, SubmittedJob
 from holdfast.model.limits import (
     EVENTS_PER_PAGE_MAX,
     PRIORITY_DEFAULT,
@@ -139,7 +139,7 @@ class Client:
         priority: int = PRIORITY_DEFAULT,
         session_id: str | None = None,
         ready_at: int = 0,
-    ) -> Submitted:
+    ) -> SubmittedJob:
         """A durable job exists for this request. Its id or its request key stands for the request: sent again, it is
         the same job; with other content, KeyReused."""
         request = jobs.SubmitJob(
@@ -256,7 +256,7 @@ class Client:
         edits: Mapping[str, Any] | None = None,
         by: str = "",
         why: str = "",
-    ) -> Submitted:
+    ) -> SubmittedJob:
         """A new job exists that has everything this one had recorded before `at`, and will do the rest itself.
 
         `at` is a step key (that step is done anew) or the number of the first event that is not taken over. `edits`:
@@ -847,7 +847,7 @@ class Client:
         )
         return await self.call(external_agents.heartbeat_agent, request)
 
-    async def update_agent(self, guid: str, changes: Changes) -> AgentEntryView:
+    async def update_agent(self, guid: str, changes: EntryChanges) -> AgentEntryView:
         """The entry has these values. What is left out stays."""
         request = external_agents.UpdateAgent(agent=guid, **msgspec.structs.asdict(changes))
         return await self.call(external_agents.update_agent, request)

@@ -35,7 +35,7 @@ from holdfast.api.work_records import AgentEntryView, ClaimedWork
 from holdfast.client.external_work import ANSWER_S, HeldItem, Serves
 from holdfast.client.http import RemoteClient
 from holdfast.client.server_retry import ServerRetry
-from holdfast.engine.loop_sleep import rest
+from holdfast.engine.loop_sleep import sleep_on_loop
 from holdfast.errors import HoldfastError, InvalidPayload, InvalidSetting, NotFound
 from holdfast.model.agent_registry import AgentStatus, Visibility, root_guid, sub_guid
 from holdfast.model.ids import IdSource, RandomIds, check_name
@@ -226,7 +226,7 @@ class ExternalAgent:
     async def _beat_on(self, client: RemoteClient) -> None:
         """Others find the agent, and whether it has room."""
         while True:
-            await rest(
+            await sleep_on_loop(
                 self._beat_s * (0.8 + 0.2 * self._chance())
             )  # a little early, never all agents together
 
@@ -281,7 +281,7 @@ class ExternalAgent:
             self._start(client, item, since_us)
         early_s = PACE_S - (self._clock.tick_us() - begun_us) / SECOND
         if not granted and early_s > 0:
-            await self._unless_draining(rest(early_s))
+            await self._unless_draining(sleep_on_loop(early_s))
 
     async def _again(self, error: NotFound | InvalidPayload) -> None:
         """The server knows the agent again: it had forgotten it, or somebody else has changed what it can do. A second

@@ -38,7 +38,7 @@ Check = Callable[[Any], bool]
 """A custom check: gets the expected value, returns whether it is true."""
 
 
-class Looker:
+class EvidenceChecker:
     """Checks evidence. Relative paths start at `base_path`; `own_file` is the store's SQLite file, if it has one."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Looker:
                 case FileSha256():
                     return self._hash(claim)
                 case CommandExit():
-                    return _exit(claim)
+                    return _check_exit(claim)
                 case DbRow():
                     return self._row(claim)
                 case Custom():
@@ -140,7 +140,7 @@ class Looker:
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def _exit(claim: CommandExit) -> Result:
+def _check_exit(claim: CommandExit) -> Result:
     if claim.observed is None:
         return Result("pending", "the exit code was not recorded: metadata={'exit_code': …}")
     if claim.observed == claim.exit_code:

@@ -20,14 +20,14 @@ from typing import Any, Final, TypeAlias
 from holdfast.engine import failures, replay_scheduler, stall_detector, task_scopes
 from holdfast.engine.audit_hook import IoMonitor
 from holdfast.engine.budgets import BudgetGuard
-from holdfast.engine.crash_points import Points, nothing
+from holdfast.engine.crash_points import Points, ignore_point
 from holdfast.engine.durable_call import CallPolicy, DurableCall, Owner, digest_of, encode_value
 from holdfast.engine.journal_writer import Recorder, Stamp
 from holdfast.engine.orphan_tasks import warn_about_orphans
 from holdfast.engine.replay_scheduler import JOB, InsideCall, ReplayScheduler
 from holdfast.engine.run_outcomes import Failed, Interrupted, Stopped, Uncovered, output_of, park_job
 from holdfast.engine.side_effects import SideEffectCall
-from holdfast.engine.streams import VOICE, JobStream, Voice
+from holdfast.engine.streams import VOICE, AttemptOutput, JobStream
 from holdfast.engine.task_scopes import TaskScope
 from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.engine.wait_set import WaitSet
@@ -69,7 +69,7 @@ class Execution:
         owner: Owner,
         *,
         strict: bool = False,
-        points: Points = nothing,
+        points: Points = ignore_point,
         covered: Callable[[], bool] = lambda: True,
         inspect: Inspector | None = None,
         gone: Callable[[str], bool] = lambda _worker: False,
@@ -410,7 +410,7 @@ class Execution:
         how, error = "cancelled", None
         self.running += 1
         place.inside, job_token = step_key, JOB.set(self.scheduler.inside)
-        voice = self.outlet.voice(step_key) if self.outlet is not None else Voice(None, step_key, 1)
+        voice = self.outlet.voice(step_key) if self.outlet is not None else AttemptOutput(None, step_key, 1)
         voice_token = VOICE.set(voice)
         try:
             limit_us = call.terms.reads_within_us if longest_us is None else longest_us

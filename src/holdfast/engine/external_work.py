@@ -32,12 +32,12 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.engine.children import farewell
+from holdfast.engine.children import make_final_mail
 from holdfast.engine.durable_call import encode_result
 from holdfast.engine.journal_writer import Stamp
 from holdfast.engine.mailbox import MailboxReader
 from holdfast.engine.recovery import causes_of
-from holdfast.engine.short_journals import look
+from holdfast.engine.short_journals import load_job
 from holdfast.errors import Broken, Fenced, InvalidPayload, MailWaiting, NotFound, Unavailable
 from holdfast.model import lease
 from holdfast.model.append import NOTHING, Holder, Move, append_of
@@ -113,7 +113,7 @@ class ExternalWork:
                 return False
             deadline = deadline_of(item)
             if deadline is not None and self._now(item) >= deadline:
-                await self._write(held, item, too_late())
+                await self._write(held, item, expire_item())
                 return False
             if self._is_poison(item.head):
                 await self._write(held, item, (make_dead_letter(item, None), HELD_DEAD))
@@ -197,7 +197,7 @@ class ExternalWork:
             except (Fenced, Broken, MailWaiting):
                 continue
             return True
-        raise busy(job_id)
+        raise make_busy_error(job_id)
 
     async def tidy(self) -> int:
         """Ends pending items that were cancelled by mail, or that no agent has begun by their deadline. Returns how
@@ -209,7 +209,7 @@ class ExternalWork:
             if ending is None:
                 continue
             events, move = ending
-            ruling = Ruling(events, move, farewell(job_id, item.created, (), events[-1], move.status))
+            ruling = Ruling(events, move, make_final_mail(job_id, item.created, (), events[-1], move.status))
             head_seq = item.head.head_seq
 
             def over(head: JobHead, ruling: Ruling = ruling, head_seq: int = head_seq) -> Ruling | None:
@@ -224,12 +224,12 @@ class ExternalWork:
                 request = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
                 return (request, JobCancellation(letter.name)), Move(status=Status.CANCELLED)
         deadline = deadline_of(item)
-        return too_late() if deadline is not None and deadline <= self._now(item) else None
+        return expire_item() if deadline is not None and deadline <= self._now(item) else None
 
     # ── one request ───────────────────────────────────────────────────────────────────────────────
 
     async def load(self, job_id: str) -> WorkItemState:
-        head, sealed = await look(self._store, job_id)
+        head, sealed = await load_job(self._store, job_id)
         return WorkItemState(head, tuple(unseal_all(job_id, sealed)))
 
     async def _holding(self, held: Held) -> WorkItemState:
@@ -259,7 +259,7 @@ class ExternalWork:
             except (Broken, Fenced, MailWaiting):
                 continue  # the next load shows what has changed
             return await self.load(held.job_id)
-        raise busy(held.job_id)
+        raise make_busy_error(held.job_id)
 
     async def _heeded(self, item: WorkItemState, held: Held) -> bool:
         """Reads unread mail of the item. True: a cancel or a restart has ended this hold."""
@@ -297,7 +297,7 @@ class ExternalWork:
                 mail_seen=None if move is None else head.mail_seq,
                 move=move,
                 progress=any(isinstance(event, ProgressReported) for event in events),
-                extras=farewell(held.job_id, item.created, (), events[-1], move.status)
+                extras=make_final_mail(held.job_id, item.created, (), events[-1], move.status)
                 if move is not None and ends
                 else NOTHING,
             )
@@ -364,7 +364,7 @@ def deadline_of(item: WorkItemState) -> int | None:
     return None if deadline is None else from_iso(deadline)
 
 
-def too_late() -> tuple[tuple[Event, ...], Move]:
+def expire_item() -> tuple[tuple[Event, ...], Move]:
     error = {"type": "DeadlinePassed", "message": "it was not started by its deadline"}
     return (JobFailure(error),), Move(status=Status.FAILED)
 
@@ -395,7 +395,7 @@ def find_rejection(item: WorkItemState) -> Fenced:
     )
 
 
-def busy(job_id: str) -> Unavailable:
+def make_busy_error(job_id: str) -> Unavailable:
     return Unavailable(f"work {job_id} changes too often to be read consistently", hint="Repeat the request.")
 
 

@@ -123,8 +123,10 @@ class GroupCommit:
         """Commits until no writer has anything to send."""
         try:
             while self._ready:
-                writers, self._ready = _of_one_trip(self._ready)
-                sent = [(writer, append) for writer in writers if (append := _taken(writer)) is not None]
+                writers, self._ready = _split_batch(self._ready)
+                sent = [
+                    (writer, append) for writer in writers if (append := _take_append(writer)) is not None
+                ]
                 if not sent:
                     continue
                 try:
@@ -176,7 +178,7 @@ class GroupCommit:
             await self._going
 
 
-def _of_one_trip(ready: dict[JournalWriter, None]) -> tuple[list[JournalWriter], dict[JournalWriter, None]]:
+def _split_batch(ready: dict[JournalWriter, None]) -> tuple[list[JournalWriter], dict[JournalWriter, None]]:
     """The first writer of every job, and the writers that wait for the next commit."""
     first: dict[str, JournalWriter] = {}
     for writer in ready:
@@ -186,7 +188,7 @@ def _of_one_trip(ready: dict[JournalWriter, None]) -> tuple[list[JournalWriter],
     }
 
 
-def _taken(writer: JournalWriter) -> Append | None:
+def _take_append(writer: JournalWriter) -> Append | None:
     """The writer's append. A writer that cannot make one is given up, and does not affect the others."""
     try:
         return writer.take()

@@ -23,12 +23,12 @@ from typing import Any, Final, TypeVar
 
 from holdfast.engine import budgets, failures
 from holdfast.engine.checkpoints import find_unproven
-from holdfast.engine.children import farewell
+from holdfast.engine.children import make_final_mail
 from holdfast.engine.execution import Execution
 from holdfast.engine.journal_loader import load_journal, replay_events
 from holdfast.engine.journal_writer import JournalWriter, PendingEvent, Stamp
-from holdfast.engine.loop_sleep import rest
-from holdfast.engine.mailbox import MailboxReader, rings
+from holdfast.engine.loop_sleep import sleep_on_loop
+from holdfast.engine.mailbox import MailboxReader, find_topic
 from holdfast.engine.replay_scheduler import UNMARKED
 from holdfast.engine.run_outcomes import Asleep, Failed, Interrupted, Parked, Stalled, TurnOutput, Uncovered
 from holdfast.engine.runner_config import RunnerConfig
@@ -56,7 +56,7 @@ from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, unseal
 from holdfast.model.job_deadline import JobDeadline, find_deadline, wake_by
 from holdfast.model.lease import Grant
 from holdfast.model.mailbox import Mail
-from holdfast.model.python_pin import misfit
+from holdfast.model.python_pin import find_misfit
 from holdfast.model.replay_history import History, Recorded
 from holdfast.model.retry import CALL_RETRY, delay
 from holdfast.model.side_effects import CallStatus
@@ -269,7 +269,7 @@ class JobRun:
             msg = f"this process has no code for jobs of kind {self.grant.kind!r}"
             raise InvalidSetting(msg, hint="Claim only kinds that this process has code for.")
         pinned = None if self._created is None else self._created.python_version
-        report = misfit(pinned, self.config.python, self._history.pythons)
+        report = find_misfit(pinned, self.config.python, self._history.pythons)
         if report is None:
             report = await find_unproven(self.config.inspect, self._history, self.config.meter)
         if report is not None:
@@ -445,7 +445,7 @@ class JobRun:
         """The mail that a job which has ended sends to others."""
         if not move.over:
             return NOTHING
-        return farewell(self.grant.job_id, self._created, self._history.children, event, move.status)
+        return make_final_mail(self.grant.job_id, self._created, self._history.children, event, move.status)
 
     async def _hold_stalled(self, stalled: Stalled) -> str:
         move = Move(status=Status.WAITING, reason=WaitReason.STALLED)
@@ -502,7 +502,7 @@ class JobRun:
         self._writer.mail_read(mail_seq, entries, keep=self._still_holds)
         if self._execution is None:
             return
-        for topic in filter(None, map(rings, entries)):
+        for topic in filter(None, map(find_topic, entries)):
             self._execution.waits.ring(topic)
         if self._mailbox.cancelled:
             self._execution.stop(Cancelled())
@@ -519,7 +519,7 @@ class JobRun:
             try:
                 return await ask()
             except Unavailable:
-                await rest(AGAIN_S)
+                await sleep_on_loop(AGAIN_S)
 
     def _still_holds(self, entry: PendingEvent) -> bool:
         """Whether a pending event is still written after mail was read. After a cancel, no event that fires, waits or

@@ -50,7 +50,7 @@ class PendingEvent(msgspec.Struct, frozen=True, eq=False):
     at: int = 0
 
 
-class Courier(Protocol):
+class Committer(Protocol):
     """Takes appends to the store. `group_commit.GroupCommit` implements it."""
 
     def wake(self, writer: JournalWriter) -> None:
@@ -71,7 +71,7 @@ class JournalWriter:
         *,
         mail_seen: int,
         clock: Clock,
-        courier: Courier,
+        courier: Committer,
         on_mail: Callable[[], None],
         on_loss: Callable[[HoldfastError], None],
         last_at: int = 0,
@@ -217,7 +217,7 @@ class JournalWriter:
             if entry.progress:
                 progress = True
             if entry.row is not None:
-                rows.append(_placed(entry.row, self.holder.head.seq + nth + 1, times[nth]))
+                rows.append(_stamp_row(entry.row, self.holder.head.seq + nth + 1, times[nth]))
             if entry.extras is not NOTHING:
                 extras.append(entry.extras)
         return append_of(
@@ -228,7 +228,7 @@ class JournalWriter:
             mail_seen=self.mail_seen if guarded else None,
             move=entries[-1].move,
             progress=progress,
-            extras=_together([Extras(calls=tuple(rows)), *extras]) if rows or extras else NOTHING,
+            extras=_merge_extras([Extras(calls=tuple(rows)), *extras]) if rows or extras else NOTHING,
         )
 
     def settle(self, outcome: Head | HoldfastError) -> bool:
@@ -306,14 +306,14 @@ class JournalWriter:
         self._on_loss(error)
 
 
-def _placed(row: CallRow, seq: int, at: int) -> CallRow:
+def _stamp_row(row: CallRow, seq: int, at: int) -> CallRow:
     """The ledger row with the place and time of its event."""
     if row.status in SETTLED:
         return msgspec.structs.replace(row, result_seq=seq, settled_at=at)
     return msgspec.structs.replace(row, intent_seq=seq, prepared_at=at)
 
 
-def _together(parts: Sequence[Extras]) -> Extras:
+def _merge_extras(parts: Sequence[Extras]) -> Extras:
     parts = [part for part in parts if part]
     if not parts:
         return NOTHING

@@ -28,9 +28,9 @@ from holdfast.engine import failures
 from holdfast.engine.budgets import ONE_ANSWER
 from holdfast.engine.execution import Execution
 from holdfast.engine.run_outcomes import Stopped
-from holdfast.engine.streams import Voice
+from holdfast.engine.streams import AttemptOutput
 from holdfast.engine.task_scopes import TaskScope
-from holdfast.engine.telemetry import Timed
+from holdfast.engine.telemetry import TimedOperation
 from holdfast.errors import HoldfastError
 from holdfast.model import canonical
 from holdfast.model.append import Extras
@@ -83,8 +83,8 @@ class ModelAnswer(msgspec.Struct, frozen=True):
     error: Any = None
 
 
-class Asking:
-    """One request at one place in the code. Made by `ask`."""
+class ModelCall:
+    """One request at one place in the code. Made by `open_request`."""
 
     def __init__(
         self,
@@ -106,8 +106,8 @@ class Asking:
         self._request = request
         self._digest = digest
         self._generation = recorded.generation if recorded else execution.history.next_generation(step_key)
-        self._voice: Voice | None = None
-        self._timed: Timed | None = None
+        self._voice: AttemptOutput | None = None
+        self._timed: TimedOperation | None = None
 
     async def check_repurchase(self, *, park: bool) -> None:
         """Checks for a recorded answer under this key to a request that differs. If there is one, reports the
@@ -252,7 +252,7 @@ class Asking:
             self._voice.is_over = True
 
 
-async def ask(execution: Execution, request: Request) -> Asking:
+async def open_request(execution: Execution, request: Request) -> ModelCall:
     """Identifies the request by its place in the code; with its answer, if one is recorded."""
     place = execution.place()
     key = place.scope.key(request.name)
@@ -260,7 +260,7 @@ async def ask(execution: Execution, request: Request) -> Asking:
     recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
     if recorded is not None:
         key = recorded.step_key
-    asking = Asking(execution, place, request, key, digest, recorded)
+    asking = ModelCall(execution, place, request, key, digest, recorded)
     if recorded is not None and recorded.settled:
         if await execution.past(recorded):
             failed = recorded.status is CallStatus.FAILED
@@ -268,7 +268,7 @@ async def ask(execution: Execution, request: Request) -> Asking:
             execution.meter.record_replay()
             return asking
         if recorded.intent_seq is None:  # it was cancelled before it was sent
-            asking = Asking(execution, place, request, key, digest, None)
+            asking = ModelCall(execution, place, request, key, digest, None)
     await execution.unless_winding_down()
     return asking
 

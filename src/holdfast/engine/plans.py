@@ -35,7 +35,7 @@ async def make_plan_once(execution: Execution, make: Callable[[], Awaitable[Plan
     return Plan.from_json(recorded.result, recorded_as=recorded.name)
 
 
-async def to_follow(execution: Execution, plan: Plan, check: Callable[[Plan], None]) -> Plan:
+async def choose_plan(execution: Execution, plan: Plan, check: Callable[[Plan], None]) -> Plan:
     """Returns the plan to follow here: this one, if it was made in this job to be followed; otherwise as recorded."""
     history = execution.history
     if history.plans.get(plan.recorded_as, True):
@@ -50,13 +50,13 @@ async def to_follow(execution: Execution, plan: Plan, check: Callable[[Plan], No
     return plan
 
 
-def node_started(execution: Execution, plan_id: str, node: str) -> None:
+def record_node_start(execution: Execution, plan_id: str, node: str) -> None:
     """Records that the node has started."""
     if (plan_id, node) not in execution.history.nodes:
         _record(execution, NodeStarted(plan_id, node, execution.place().scope.path))
 
 
-def node_finished(execution: Execution, plan_id: str, node: str, outcome: str) -> None:
+def record_node_outcome(execution: Execution, plan_id: str, node: str, outcome: str) -> None:
     """Records the outcome of the node."""
     if execution.history.nodes.get((plan_id, node)) == STARTED:
         _record(execution, NodeFinished(plan_id, node, outcome))

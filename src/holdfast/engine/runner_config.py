@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.engine.audit_hook import IoMonitor
-from holdfast.engine.crash_points import Points, nothing
+from holdfast.engine.crash_points import Points, ignore_point
 from holdfast.engine.execution import Execution
 from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.streams import StreamWriter
@@ -37,7 +37,7 @@ class RunnerConfig(msgspec.Struct, frozen=True):
     isolates: bool = False
     """Whether suspects are handed to an isolated process instead of being run here."""
     strict: bool = False
-    points: Points = nothing
+    points: Points = ignore_point
     chance: Callable[[], float] = lambda: 0.5
     """Random position of a retry within its span, from 0 to 1."""
     inspect: Inspector | None = None

@@ -23,7 +23,7 @@ import asyncio
 from typing import Any, Final
 
 from holdfast.engine import approvals, failures
-from holdfast.engine.crash_points import Point, Points, nothing
+from holdfast.engine.crash_points import Point, Points, ignore_point
 from holdfast.engine.durable_call import DurableCall, ProbeResult, keep_value
 from holdfast.engine.execution_context import ExecutionContext
 from holdfast.engine.task_scopes import TaskScope
@@ -201,7 +201,9 @@ class _Call:
             )
             await self._execution.clear(self._call, self._step_key)
             await self._execution.afford(self._place, self._step_key, ONE_CALL)
-            if approvals.lasts(self._execution, self._approval_id):  # the waits before may have taken long
+            if approvals.is_approval_valid(
+                self._execution, self._approval_id
+            ):  # the waits before may have taken long
                 return await self._fire()
 
     async def _fire(self) -> Any:
@@ -301,7 +303,7 @@ class _Call:
     async def _settle(self, event: ToolReturned | ToolFailed, status: CallStatus) -> None:
         stamp = self._execution.recorder.record(event, row=self._row(status), progress=True)
         self._points(Point.BEFORE_LEDGER, self._call.name)
-        if self._points is not nothing:
+        if self._points is not ignore_point:
             await self._execution.on_disk(stamp)
             self._points(Point.AFTER_LEDGER, self._call.name)
         await self._execution.hand_over(stamp)

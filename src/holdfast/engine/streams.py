@@ -66,7 +66,7 @@ _STALL_S: Final = 0.1
 log = logging.getLogger("holdfast.streams")
 
 
-class _Word(msgspec.Struct, frozen=True):
+class _PendingChunk(msgspec.Struct, frozen=True):
     """A chunk that is not stored yet; without a stream, the announcement of an attempt."""
 
     number: int
@@ -150,11 +150,11 @@ class StreamWriter:
         else:
             self._go_in(GATHER_S)
 
-    def _tell(self, held: Held, words: list[_Word]) -> None:
+    def _tell(self, held: Held, words: list[_PendingChunk]) -> None:
         for listener in self._listeners:
             if listener.job_id == held.job_id:
                 for word in words:
-                    listener.hear(_heard(held.fence, word))
+                    listener.hear(_to_chunk(held.fence, word))
 
     def _go_in(self, seconds: float) -> None:
         if self._timer is None and self._going is None:
@@ -191,7 +191,7 @@ class StreamWriter:
             passages = [
                 (outlet, passage)
                 for outlet in list(self._speaking)
-                if (passage := _taken(outlet)) is not None
+                if (passage := _take_passage(outlet)) is not None
             ]
             self._speaking = dict.fromkeys(outlet for outlet, _ in passages)
         return passages
@@ -228,8 +228,8 @@ class JobStream:
         self._attempts = dict(attempts)
         self._number = 0
         self._size = 0
-        self._unsaid: deque[_Word] = deque()
-        self._fresh: list[_Word] = []
+        self._unsaid: deque[_PendingChunk] = deque()
+        self._fresh: list[_PendingChunk] = []
         self._sent: Said | None = None
         self._sent_size = 0
         self._failures = 0
@@ -240,17 +240,17 @@ class JobStream:
 
     # ── emitting ──────────────────────────────────────────────────────────────────────────────────
 
-    def voice(self, step_key: str) -> Voice:
+    def voice(self, step_key: str) -> AttemptOutput:
         """The voice of a call that is about to be made. If an earlier attempt of the call has emitted, that attempt is
         superseded for readers, whether or not this one emits."""
         attempt = self._attempts.get(step_key, 0) + 1
-        voice = Voice(self, step_key, attempt)
+        voice = AttemptOutput(self, step_key, attempt)
         if attempt > 1:
             with self._scribe.lock:
                 self._add(voice, "", 0, None, _OVERHEAD)
         return voice
 
-    def say(self, voice: Voice, stream: str, value: Any, size: int) -> None:
+    def say(self, voice: AttemptOutput, stream: str, value: Any, size: int) -> None:
         with self._scribe.lock:
             if voice.is_over:
                 return
@@ -262,12 +262,12 @@ class JobStream:
                 self._less = self._less or threading.Condition(self._scribe.lock)
                 self._less.wait(_STALL_S)
 
-    def _add(self, voice: Voice, stream: str, offset: int, value: Any, size: int) -> None:
+    def _add(self, voice: AttemptOutput, stream: str, offset: int, value: Any, size: int) -> None:
         if self._closed:
             return
         self._attempts[voice.step_key] = voice.attempt
         self._number += 1
-        word = _Word(self._number, stream, voice.step_key, voice.attempt, offset, value, size)
+        word = _PendingChunk(self._number, stream, voice.step_key, voice.attempt, offset, value, size)
         self._unsaid.append(word)
         self._fresh.append(word)
         self._size += size
@@ -280,7 +280,7 @@ class JobStream:
     def _let_go(self) -> None:
         """Drops the oldest chunks that are not stored, to make room. The notice that an attempt is superseded is never
         dropped."""
-        notices: list[_Word] = []
+        notices: list[_PendingChunk] = []
         while self._size > UNSAID_BYTES_MAX and len(self._unsaid) > 1:
             word = self._unsaid.popleft()
             if word.stream:
@@ -342,7 +342,7 @@ class JobStream:
         """Whether there is a full page, or a run waits for the end of its stream."""
         return self._size - self._sent_size >= GATHER_BYTES or (self._hurry and self.has_more)
 
-    def take_fresh(self) -> list[_Word]:
+    def take_fresh(self) -> list[_PendingChunk]:
         fresh, self._fresh = self._fresh, []
         return fresh
 
@@ -354,11 +354,11 @@ class JobStream:
             while self._follows(words[-1]) and self._sent_size < GATHER_BYTES:
                 words.append(self._unsaid.popleft())
                 self._sent_size += words[-1].size
-            passage = passage_of(self.held.fence, words[-1].number, _lines(words))
+            passage = passage_of(self.held.fence, words[-1].number, _group_lines(words))
             self._sent = Said(self.held, passage)
         return self._sent
 
-    def _follows(self, word: _Word) -> bool:
+    def _follows(self, word: _PendingChunk) -> bool:
         """Whether the next chunk directly follows this one; dropped chunks leave a gap."""
         return bool(self._unsaid) and self._unsaid[0].number == word.number + 1
 
@@ -386,7 +386,7 @@ class JobStream:
                 waiter.set_result(None)
 
 
-def _taken(outlet: JobStream) -> Said | None:
+def _take_passage(outlet: JobStream) -> Said | None:
     """The stream's next passage. A stream that cannot encode it is closed, and does not affect the others."""
     try:
         return outlet.take()
@@ -396,7 +396,7 @@ def _taken(outlet: JobStream) -> Said | None:
         return None
 
 
-def _lines(words: list[_Word]) -> list[StreamLine]:
+def _group_lines(words: list[_PendingChunk]) -> list[StreamLine]:
     """Groups consecutive words of the same attempt on the same stream into one line."""
     lines: list[StreamLine] = []
     for word in words:
@@ -414,14 +414,14 @@ def _lines(words: list[_Word]) -> list[StreamLine]:
     return lines
 
 
-def _heard(fence: int, word: _Word) -> Chunk | AttemptSuperseded:
+def _to_chunk(fence: int, word: _PendingChunk) -> Chunk | AttemptSuperseded:
     cursor = str(Cursor(fence, word.number))
     if not word.stream:
         return AttemptSuperseded(word.step_key, word.attempt, cursor)
     return Chunk(word.stream, word.step_key, word.attempt, word.offset, word.said, cursor)
 
 
-class Voice(msgspec.Struct, eq=False):
+class AttemptOutput(msgspec.Struct, eq=False):
     """Voice: the output of one attempt of one call. A struct: one is made for every call, and few emit anything."""
 
     outlet: JobStream | None
@@ -456,7 +456,9 @@ class Room:
             yield from self._outlet.room().__await__()
 
 
-VOICE: Final[contextvars.ContextVar[Voice | None]] = contextvars.ContextVar("holdfast_voice", default=None)
+VOICE: Final[contextvars.ContextVar[AttemptOutput | None]] = contextvars.ContextVar(
+    "holdfast_voice", default=None
+)
 """The voice of the call that runs here; None outside of calls."""
 
 

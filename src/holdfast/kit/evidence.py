@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.engine.evidence import Check as Check
-from holdfast.engine.evidence import Looker
+from holdfast.engine.evidence import EvidenceChecker
 from holdfast.errors import InvalidPayload
 from holdfast.model import evidence as model
 from holdfast.model.evidence import EvidenceVerdict, Result
@@ -161,7 +161,7 @@ class EvidenceVerifier:
         own_file: Path | None = None,
     ) -> None:
         base = Path.cwd() if base_path is None else Path(base_path)
-        self._looker = Looker(base, checks=checks, own_file=own_file)
+        self._looker = EvidenceChecker(base, checks=checks, own_file=own_file)
 
     @property
     def base_path(self) -> Path:

@@ -201,7 +201,7 @@ class LeaseManager:
         False if the item was cancelled meanwhile: it ended as cancelled.
         """
         lease = self._mine(work_item_id)
-        events, move = _ending(lease, success=success, output=output_data, error=error, retry=retry)
+        events, move = _decide_ending(lease, success=success, output=output_data, error=error, retry=retry)
         return self._end(lease, events, move)
 
     def check_lease_status(self, work_item_id: str) -> LeaseStatus:
@@ -371,7 +371,7 @@ class LeaseManager:
 _DEAD: Final = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
 
 
-def _ending(
+def _decide_ending(
     lease: _Lease, *, success: bool, output: Any, error: Any, retry: bool
 ) -> tuple[tuple[Event, ...], Move]:
     """The events and the status change of a release."""

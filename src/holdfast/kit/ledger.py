@@ -32,15 +32,15 @@ from holdfast.kit.calls import (
     DIGITS,
     Call,
     Probe,
-    answer_of,
+    ask_probe,
     call_of,
     describe_call,
     get_shared_task,
     render_value,
     unstorable,
 )
-from holdfast.kit.packing import pack, same_again, unpack
-from holdfast.kit.tasks import Tasks, staying, task_job
+from holdfast.kit.packing import pack, round_trip, unpack
+from holdfast.kit.tasks import Tasks, keep_status, task_job
 from holdfast.model import canonical
 from holdfast.model.append import Extras
 from holdfast.model.events import (
@@ -224,7 +224,7 @@ class ToolLedger:
         can_probe = uncertain or recover(cut) is Recovery.PROBE
         if probe is None or not can_probe or row.side_effect_class in {Effect.READ_ONLY, Effect.UNSAFE}:
             return recover(cut)
-        return recover(msgspec.structs.replace(cut, answer=answer_of(probe, row.idempotency_key)))
+        return recover(msgspec.structs.replace(cut, answer=ask_probe(probe, row.idempotency_key)))
 
     def _stop(self, call: Call, row: CallRow, seen: Head, *, wait: bool) -> None:
         """Raise CallUncertain: only a person can decide what happened. It is recorded once the process that tried is
@@ -287,7 +287,7 @@ class ToolLedger:
                 args=args,
             )
             events = (JobClaimed(self.db.me), event, JobReleased("written"))
-            return Ruling(events, staying(head), Extras(calls=(row,)))
+            return Ruling(events, keep_status(head), Extras(calls=(row,)))
 
         written = self.db.run(self.db.store.journal.hold(call.job_id, decide))
         if written is None:
@@ -328,7 +328,7 @@ class ToolLedger:
         with self._lock:
             self._executions += 1
         try:
-            value = same_again(result)
+            value = round_trip(result)
             packed = pack(self.db, call.job_id, value)
         except InvalidPayload as error:
             # It has happened, and must not happen again; only its result cannot be stored.
@@ -369,7 +369,7 @@ class ToolLedger:
                 result_seq=head.head_seq + 1 if status in SETTLED else None,
                 settled_at=settled,
             )
-            return Ruling(events, staying(head), Extras(calls=(moved,)))
+            return Ruling(events, keep_status(head), Extras(calls=(moved,)))
 
         if self.db.run(self.db.store.journal.hold(call.job_id, decide)) is not None:
             return True

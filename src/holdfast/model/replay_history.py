@@ -25,11 +25,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from holdfast.model import events as e
-from holdfast.model.budget import Stops
+from holdfast.model.budget import BudgetStops
 from holdfast.model.python_pin import FOUND
 from holdfast.model.side_effects import DECIDED, CallStatus, Effect
 from holdfast.model.states import Status
-from holdfast.model.step_keys import NO_ARGS, call_name, scope_of, within
+from holdfast.model.step_keys import NO_ARGS, call_name, is_within, scope_of
 
 STARTED: Final = "started"
 SUCCEEDED: Final = "succeeded"
@@ -87,9 +87,9 @@ class History:
         self._parked: tuple[str, ...] = ()
         self.misfit: str | None = None
         self.born = 0
-        self.stops = Stops()
+        self.stops = BudgetStops()
         self.budgets: tuple[str, ...] = ()
-        self.request: Requested | None = None  # the last model request: most begin with the one before
+        self.request: RecordedRequest | None = None  # the last model request: most begin with the one before
         self._requests: dict[str, e.LlmRequested] = {}
 
     def find(self, step_key: str, args_digest: str) -> Recorded | None:
@@ -367,7 +367,7 @@ class History:
         self.plans[event.plan_id] = False
         plan = Recorded(event.step_key, "", seq=seq, at=self.last_at, name=event.plan_id, result=event.plan)
         self.add(plan)
-        for key in [key for key in self._unclaimed if within(scope_of(event.step_key), key)]:
+        for key in [key for key in self._unclaimed if is_within(scope_of(event.step_key), key)]:
             del self._unclaimed[key]  # the planner does not run again, so its calls need no claim
 
     def _rerun(self, step_keys: tuple[str, ...]) -> None:
@@ -478,7 +478,7 @@ class History:
         )
         self._requests[f"{event.step_key}@{event.generation}"] = event
         begins = self.request.parts if self.request is not None and event.after == self.request.place else ()
-        self.request = Requested(f"{event.step_key}@{event.generation}", (*begins, *event.messages))
+        self.request = RecordedRequest(f"{event.step_key}@{event.generation}", (*begins, *event.messages))
 
     def _intend(self, seq: int, event: e.ToolCalled) -> None:
         newest = self._calls.get(event.step_key)
@@ -686,7 +686,7 @@ class RecordedSignal(msgspec.Struct, frozen=True):
     body: Any
 
 
-class Requested(msgspec.Struct, frozen=True):
+class RecordedRequest(msgspec.Struct, frozen=True):
     """A request to a model: where it was made, and the digests of all its parts."""
 
     place: str

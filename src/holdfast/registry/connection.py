@@ -28,7 +28,7 @@ from holdfast.model.retry import Backoff, delay
 from holdfast.model.time import MILLISECOND, SECOND
 from holdfast.registry.addresses import NatsAddress, NatsSettings
 from holdfast.registry.credentials import read_credentials
-from holdfast.registry.diagnostics import Trouble, diagnose
+from holdfast.registry.diagnostics import Diagnosis, diagnose
 from holdfast.store.clock import Clock, pause
 
 ASK_S: Final = 1.5
@@ -118,7 +118,7 @@ class NatsConnection:
 
         async def failed(error: Exception) -> None:
             if dialling:
-                raise _Failed from error  # else the library would silently retry by itself
+                raise _DialError from error  # else the library would silently retry by itself
             log.debug("NATS at %s: %s", at, error)
             if "permissions violation" in str(error).lower():
                 log.warning("%s (%s)", diagnose(error, at).text, error)
@@ -210,7 +210,7 @@ class NatsConnection:
         """Called by an attendant whose problem has passed."""
         self._troubles.pop(name, None)
 
-    async def _later(self, name: str, trouble: Trouble, tried: int) -> None:
+    async def _later(self, name: str, trouble: Diagnosis, tried: int) -> None:
         self._troubles[name] = trouble.text
         wait_s = self.wait_s(SLOWLY if trouble.ours else SOON, tried)
         log.warning("%s; trying again in %.1f s", trouble.text, wait_s)
@@ -222,7 +222,7 @@ def _end(gone: _Gone, why: Exception) -> None:
         gone.set_result(why)
 
 
-class _Failed(Exception):
+class _DialError(Exception):
     """Dialling failed; the cause says why."""
 
 

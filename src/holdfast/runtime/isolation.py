@@ -27,7 +27,7 @@ from typing import Final
 import msgspec
 
 from holdfast.engine.job_runner import JobRun
-from holdfast.engine.loop_sleep import rest
+from holdfast.engine.loop_sleep import sleep_on_loop
 from holdfast.engine.telemetry import Telemetry
 from holdfast.errors import Fenced, MailWaiting, NotFound, Unavailable
 from holdfast.model.append import Holder, Move, append_of
@@ -60,7 +60,7 @@ NOT_STARTED_US: Final = 10 * SECOND
 log = logging.getLogger("holdfast.isolation")
 
 
-class Handed(msgspec.Struct, frozen=True):
+class Handover(msgspec.Struct, frozen=True):
     """Handover to a child: the lease that it takes over, and the label of its name."""
 
     lease: Held
@@ -148,7 +148,7 @@ class ChildProcesses:
 
     async def _start(self, run: JobRun) -> tuple[asyncio.subprocess.Process, socket.socket]:
         label = re.split("@", self._worker)[0]
-        handed = Handed(run.held, label)
+        handed = Handover(run.held, label)
         own_end, child_end = socket.socketpair()
         with child_end:
             child = await asyncio.create_subprocess_exec(
@@ -198,7 +198,7 @@ class ChildProcesses:
                 if self._draining.is_set():
                     return  # the lease expires, and nothing is proven
                 log.warning("cannot say how the process of job %s ended: %s", run.grant.job_id, error)
-                await rest(AGAIN_S)
+                await sleep_on_loop(AGAIN_S)
             except NotFound:
                 return
 
@@ -222,7 +222,7 @@ class ChildProcesses:
             is_draining=self._draining.is_set(),
             has_decision=await self._has_decision(run, head),
         )
-        event, move = rule(verdict, head, status, self._worker)
+        event, move = decide_move(verdict, head, status, self._worker)
         append = append_of(
             Holder(job_id, head.namespace, head.fence, head.lease_token, head.head),
             [event],
@@ -266,7 +266,7 @@ class ChildProcesses:
         )
 
 
-def rule(verdict: SuspicionVerdict, head: JobHead, status: int, parent: str) -> tuple[Event, Move]:
+def decide_move(verdict: SuspicionVerdict, head: JobHead, status: int, parent: str) -> tuple[Event, Move]:
     """The event and the move for a job whose child process died: a dead letter, one more death, or a release that
     counts as neither."""
     died = f"{DIED_ALONE}: it {describe_exit(status)}"

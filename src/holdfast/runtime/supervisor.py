@@ -28,7 +28,7 @@ LIVED_S: Final = 30.0
 """A part that lived for this long did not die of the same cause as the one before."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class SupervisedProcess(msgspec.Struct, frozen=True):
     """One process of the whole. `shared` are open files that it inherits."""
 
     name: str
@@ -39,7 +39,9 @@ class Part(msgspec.Struct, frozen=True):
 class Supervisor:
     """Call `run` once. `tell` gets a sentence about every process that starts, dies or is replaced."""
 
-    def __init__(self, parts: Sequence[Part], tell: Callable[[str], None], up: Callable[[], None]) -> None:
+    def __init__(
+        self, parts: Sequence[SupervisedProcess], tell: Callable[[str], None], up: Callable[[], None]
+    ) -> None:
         self._parts = parts
         self._tell = tell
         self._up = up
@@ -59,7 +61,7 @@ class Supervisor:
             if process.returncode is None:
                 process.terminate()
 
-    async def _keep(self, part: Part) -> int:
+    async def _keep(self, part: SupervisedProcess) -> int:
         """Keeps the part alive until all stop. Returns its exit status, if it never started; else 0."""
         loop, deaths = asyncio.get_running_loop(), 0
         while True:
@@ -72,7 +74,9 @@ class Supervisor:
                 return abs(process.returncode or 1)
             deaths = 1 if loop.time() - began > LIVED_S else deaths + 1
             wait_s = AGAIN_S[min(deaths, len(AGAIN_S)) - 1]
-            self._tell(f"{part.name} {process.pid} {_how(process.returncode)}; {_next(wait_s)}")
+            self._tell(
+                f"{part.name} {process.pid} {_describe_exit(process.returncode)}; {_describe_restart(wait_s)}"
+            )
             if await self._told_to_stop(wait_s):
                 return 0
 
@@ -83,7 +87,7 @@ class Supervisor:
             return False
         return True
 
-    async def _live(self, part: Part) -> tuple[asyncio.subprocess.Process, bool]:
+    async def _live(self, part: SupervisedProcess) -> tuple[asyncio.subprocess.Process, bool]:
         """Runs the part once. Returns its process, and whether it reported that it was ready."""
         own_end, child_end = socket.socketpair()
         with child_end:
@@ -105,7 +109,7 @@ class Supervisor:
         return process, got_up
 
     async def _listen(
-        self, part: Part, process: asyncio.subprocess.Process, reader: asyncio.StreamReader
+        self, part: SupervisedProcess, process: asyncio.subprocess.Process, reader: asyncio.StreamReader
     ) -> bool:
         """Reads until the connection is cut by the end of the process. Returns whether it reported that it
         was ready."""
@@ -123,18 +127,18 @@ class Supervisor:
                 self._tell(f"{part.name} {process.pid} sent no sign of life for {SILENCE_S:.0f} s: killed")
                 process.kill()
 
-    def _has_got_up(self, part: Part) -> None:
+    def _has_got_up(self, part: SupervisedProcess) -> None:
         if part.name in self._waiting_for:
             self._waiting_for.discard(part.name)
             if not self._waiting_for:
                 self._up()
 
 
-def _how(status: int | None) -> str:
+def _describe_exit(status: int | None) -> str:
     if status is None or status >= 0:
         return f"ended with status {status}"
     return f"was killed by {signal.Signals(-status).name}"
 
 
-def _next(wait_s: float) -> str:
+def _describe_restart(wait_s: float) -> str:
     return f"another one takes its place{f' in {wait_s:g} s' if wait_s else ''}"

@@ -19,8 +19,15 @@ import msgspec
 
 from holdfast.engine.external_work import ExternalWork
 from holdfast.engine.host_processes import Processes
-from holdfast.engine.loop_sleep import rest
-from holdfast.engine.recovery import LastSweep, Rules, SweepResult, prove_dead, remember, sweep_jobs
+from holdfast.engine.loop_sleep import sleep_on_loop
+from holdfast.engine.recovery import (
+    LastSweep,
+    RecoveryRules,
+    SweepResult,
+    prove_dead,
+    remember_sweep,
+    sweep_jobs,
+)
 from holdfast.engine.schedules import ScheduleRewind, fire_due
 from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import HoldfastError
@@ -89,7 +96,7 @@ class Maintenance:
         store: Store,
         clock: Clock,
         neighbours: Neighbours,
-        rules: Rules,
+        rules: RecoveryRules,
         chance: Callable[[], float],
         meter: Telemetry = SILENT,
         heartbeat: WorkerHeartbeat | None = None,
@@ -137,7 +144,7 @@ class Maintenance:
     async def run(self) -> None:
         """Runs a round every few seconds, until the task is cancelled."""
         while True:
-            await rest(ROUND_S)
+            await sleep_on_loop(ROUND_S)
             await self.run_round()
 
     def serve(self) -> None:
@@ -179,10 +186,10 @@ class Maintenance:
     async def forget_agents(self) -> None:
         """Removes external agents from the registry that were silent for a day."""
         from holdfast.registry.registry import Registry
-        from holdfast.registry.store_registry import StorePlace
+        from holdfast.registry.store_registry import StoreEntries
 
         for record in await self._store.namespaces.list():
-            await Registry(StorePlace(self._store, record.namespace), self._clock.wall_us).forget()
+            await Registry(StoreEntries(self._store, record.namespace), self._clock.wall_us).forget()
         if self._registry is not None:
             await self._registry.forget()
 
@@ -200,7 +207,7 @@ class Maintenance:
                 stats.recovered,
                 stats.failed,
             )
-            await remember(self._store, self.last)
+            await remember_sweep(self._store, self.last)
         return swept
 
     def _log_lost(self, result: SweepResult) -> None:

@@ -25,7 +25,7 @@ from holdfast.engine.host_processes import Processes
 from holdfast.engine.lease_renewal import Deliver, LeaseRenewal
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.model.crash_suspects import find_parent
-from holdfast.model.worker_identity import Sight, identity_in, is_dead, is_neighbour
+from holdfast.model.worker_identity import ProcessStatus, identity_in, is_dead, is_neighbour
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.contract import Store
 
@@ -193,7 +193,7 @@ class _Neighbours:
             ):
                 continue
             parent = find_parent(worker)
-            if parent is not None and self._processes.look_up(parent) is not Sight.GONE:
+            if parent is not None and self._processes.look_up(parent) is not ProcessStatus.GONE:
                 continue  # its parent sees how it dies, and records that
             # Opened first, looked up second: the process that is looked up is then the one that the pidfd refers to.
             pidfd = _open_pidfd(identity.pid)

@@ -26,11 +26,11 @@ from typing import Final, Protocol
 
 from holdfast.engine.job_runner import LOST, SUSPECT, JobRun
 from holdfast.engine.lease_renewal import LeaseRenewal
-from holdfast.engine.log_context import about
+from holdfast.engine.log_context import add_context
 from holdfast.engine.runner_config import RunnerConfig
 from holdfast.errors import HoldfastError, InvalidSetting, NotFound, Unavailable
 from holdfast.model.crash_suspects import SUSPECT_AT
-from holdfast.model.lease import Grant, by_age
+from holdfast.model.lease import Grant, takes_oldest
 from holdfast.store.ports.leases import WORKERS, ClaimAsk
 from holdfast.worker.attempt_log import log_attempt
 from holdfast.worker.renewal_thread import RenewalThread
@@ -240,7 +240,7 @@ class Worker:
                 await self._renewal.renew_runs(self._config.store.leases)
         await self._read_for(runs)
         for run in runs:
-            self._runs[_topic(run)] = run
+            self._runs[_job_topic(run)] = run
             task = asyncio.create_task(self._drive(run), name=f"holdfast-job-{run.grant.job_id}")
             self._tasks.add(task)
             task.add_done_callback(self._over)
@@ -285,7 +285,7 @@ class Worker:
             kinds=(*self._config.programs, *self._also()),
             limit=free,
             incarnation=self._renewal.incarnation,
-            by_age=by_age(self._claims),
+            by_age=takes_oldest(self._claims),
             roots=None if self._serving else tuple(self._roots),
             suspect_at=None if has_room else SUSPECT_AT,
         )
@@ -317,7 +317,7 @@ class Worker:
 
     async def _catch_up(self, runs: Sequence[JobRun]) -> None:
         """Delivers wake-ups about mail that came between the claim and the listening, once the runs have begun."""
-        missed = await self._config.store.wakeups.wait(frozenset(map(_topic, runs)), 0)
+        missed = await self._config.store.wakeups.wait(frozenset(map(_job_topic, runs)), 0)
         if missed:
             asyncio.get_running_loop().call_later(SOON_S, self._poke, missed)
 
@@ -334,7 +334,7 @@ class Worker:
             short[job_id].give_journal(journal)
 
     async def _drive(self, run: JobRun) -> None:
-        with about(job_id=run.grant.job_id, fence=run.grant.fence):
+        with add_context(job_id=run.grant.job_id, fence=run.grant.fence):
             await self._driven(run)
 
     async def _driven(self, run: JobRun) -> None:
@@ -362,9 +362,9 @@ class Worker:
             else:
                 self._renewal.let_go(run)
             if (
-                self._runs.get(_topic(run)) is run
+                self._runs.get(_job_topic(run)) is run
             ):  # a job that was suspended shortly may be running here again
-                del self._runs[_topic(run)]
+                del self._runs[_job_topic(run)]
 
     def _note_failure(self, run: JobRun, error: Exception) -> None:
         """Hook: this run could not be executed, and still has its lease."""
@@ -445,5 +445,5 @@ class Worker:
             await asyncio.wait(self._tasks)
 
 
-def _topic(run: JobRun) -> str:
+def _job_topic(run: JobRun) -> str:
     return f"job:{run.grant.job_id}"

@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.engine.audit_hook import make_io_monitor
 from holdfast.engine.durable_call import DurableCall, ProbeResult
-from holdfast.engine.evidence import Looker
+from holdfast.engine.evidence import EvidenceChecker
 from holdfast.engine.execution import Execution, Met
 from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.runner_config import RunnerConfig
@@ -138,7 +138,7 @@ class Play:
         cut = self._cuts[number] if number < len(self._cuts) else None
         life = self.lives[process.name] = _Life(process, cut, self._died)
         store = _Store(self.store, life, self.moved)
-        looker = Looker(Path.cwd())
+        looker = EvidenceChecker(Path.cwd())
 
         async def inspect(pack: Any) -> Any:
             return looker.look_at_all(pack)

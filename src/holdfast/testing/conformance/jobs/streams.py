@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors import InvalidPayload
-from holdfast.model.retention import How, RetentionPolicy
+from holdfast.model.retention import PruneMode, RetentionPolicy
 from holdfast.model.streams import START, Cursor, Passage, StreamLine, passage_of
 from holdfast.model.time import DAY, MINUTE
 from holdfast.store.ports.leases import Held
@@ -134,7 +134,7 @@ async def whoever_watches_is_told(bench: Bench) -> None:
 
 
 async def what_was_said_leaves_with_its_job(bench: Bench) -> None:
-    for how in (How.ERASE, How.REMOVE):
+    for how in (PruneMode.ERASE, PruneMode.REMOVE):
         gone, running = await _spoken_and_done(bench), await bench.driving()
         await bench.store.streams.append([_said(running.held, 1, "a")])
         bench.clock.advance(2 * DAY)
