@@ -117,7 +117,7 @@ def a_store_that_is_away_is_asked_at_once(patch: pytest.MonkeyPatch) -> None:
         if one.settle(outcome) or isinstance(outcome, Unavailable):
             self._ready[one] = None
 
-    patch.setattr(GroupCommit, "_told", told)
+    patch.setattr(GroupCommit, "_settle", told)
 
 
 @bug

@@ -43,7 +43,7 @@ from holdfast.errors import (
     PlanFailed,
     Withdrawn,
 )
-from holdfast.model.plan import Node, Plan, references, resolve
+from holdfast.model.plan import Node, Plan, find_references, resolve
 
 OnFailure = Literal["stop", "go_on", "skip_dependents"]
 
@@ -158,7 +158,7 @@ def _check(made: Plan, offered: Mapping[str, Callee]) -> None:
             named = ", ".join(sorted(offered)) or "none"
             msg = f"node {node.name!r} calls {node.tool!r}, which is not among the tools ({named})"
             raise InvalidPlan(msg, hint=_PASS_TOOLS)
-        later = {name for name, value in node.args.items() if next(references(value), None) is not None}
+        later = {name for name, value in node.args.items() if next(find_references(value), None) is not None}
         known = {name: resolve(value, {}) for name, value in node.args.items() if name not in later}
         try:
             callee.admit({**node.args, **known}, later)
@@ -218,7 +218,7 @@ class _Execution:
             case "skip_dependents":
                 return all(name in self._outputs for name in node.waits_for)
             case _:
-                return all(ref.node in self._outputs for ref in references(node.args))
+                return all(ref.node in self._outputs for ref in find_references(node.args))
 
     async def _outcome(self, node: Node) -> NodeOutcome:
         callee = self._offered[node.tool]

@@ -89,7 +89,7 @@ class BudgetGuard:
         body: bytes | None = None,
         at: int | None = None,
     ) -> Stamp:
-        event = self._ended(event)
+        event = self._mark_ended(event)
         price = NOTHING if isinstance(event, ToolCalled) and self._is_sent_again(event) else cost(event)
         if price != NOTHING:
             self._charged = add(self._charged, price)
@@ -100,7 +100,7 @@ class BudgetGuard:
             event, row=row, extras=extras, guarded=guarded, progress=progress, body=body, at=at
         )
 
-    def _ended(self, event: Event) -> Event:
+    def _mark_ended(self, event: Event) -> Event:
         """Marks a read as ended. A read that was cancelled was made nevertheless, and costs."""
         if isinstance(event, StepFinished | CallCancelled) and event.step_key in self._reading:
             self._reading.discard(event.step_key)
@@ -133,30 +133,30 @@ class BudgetGuard:
 
     async def afford(self, place: TaskScope, step_key: str, ahead: Spent) -> None:
         """Waits until no limit is exceeded by this spending. If all of the code waits, the job is suspended."""
-        while (reached := await self._reached(place, step_key, ahead)) is not None:
-            self._say(reached)
+        while (reached := await self._find_reached_limit(place, step_key, ahead)) is not None:
+            self._record_reached(reached)
             execution = self._execution
             pause_us = min(MINUTE << min(execution.history.stops.sleeps, 6), HOUR)
             due_at = execution.clock.wall_us() + pause_us
             await execution.waits.look_again(WaitReason.BUDGET, budget_topic(reached.budget_id), due_at)
 
-    async def _reached(self, place: TaskScope, step_key: str, ahead: Spent) -> ReachedLimit | None:
+    async def _find_reached_limit(self, place: TaskScope, step_key: str, ahead: Spent) -> ReachedLimit | None:
         """The limit that this spending would exceed. Before a limit stops the code, everything recorded is made durable
         and the accounts are read again: no amount counts twice, and no raise is missed that was not on disk yet."""
         is_sure = False
         while True:
             settled = self._settled
             with self._execution.busy(), place.within(step_key):
-                accounts = await self._read()
+                accounts = await self._read_accounts()
             late = _subtract_spent(self._charged, settled)
-            reached = self._broken(accounts, add(late, Spent(tool_calls=len(self._reading))), ahead)
+            reached = self._find_breach(accounts, add(late, Spent(tool_calls=len(self._reading))), ahead)
             if reached is None or (is_sure and late == NOTHING):
                 return reached
             with self._execution.busy():
                 await self.durable()
             is_sure = True
 
-    async def _read(self) -> list[BudgetAccount]:
+    async def _read_accounts(self) -> list[BudgetAccount]:
         """Reads the accounts, as soon as the store is available; the job's own account is the last."""
         while True:
             try:
@@ -165,7 +165,7 @@ class BudgetGuard:
             except Unavailable:
                 await sleep_on_loop(AGAIN_S)
 
-    def _broken(self, accounts: list[BudgetAccount], late: Spent, ahead: Spent) -> ReachedLimit | None:
+    def _find_breach(self, accounts: list[BudgetAccount], late: Spent, ahead: Spent) -> ReachedLimit | None:
         now = self._execution.clock.wall_us()
         for account in accounts:
             depth = self._execution.owner.depth - account.depth
@@ -184,7 +184,7 @@ class BudgetGuard:
                 return ReachedLimit(account.budget_id, breached.limit, breached.allowed, used)
         return None
 
-    def _say(self, reached: ReachedLimit) -> None:
+    def _record_reached(self, reached: ReachedLimit) -> None:
         """Records that this limit has stopped the job; once, however many of its tasks reach it."""
         history = self._execution.history
         if history.stops.allowed.get((reached.budget_id, reached.limit)) != reached.allowed:

@@ -145,21 +145,21 @@ class Execution:
                 # Not awaited itself: an outside cancel of this run ends the code, but is not a decision of the code.
                 await task_scopes.wait_until_done(loop, root)
         except asyncio.CancelledError:
-            await self._all_ended()
+            await self._cancel_all_tasks()
             raise
         finally:
             self.scheduler.stop()
         self.tasks.discard(root)
         if self.tasks and self._ending is None and not root.cancelled() and root.exception() is None:
             self._name_orphans()
-        await self._all_ended()
+        await self._cancel_all_tasks()
         self.scheduler.forget_run()
         return output_of(root, self._ending, self._raised)
 
     def _name_orphans(self) -> None:
         warn_about_orphans(self.owner.job_id, self.tasks)
 
-    async def _all_ended(self) -> None:
+    async def _cancel_all_tasks(self) -> None:
         """Cancels every task until all have ended. Code that catches its cancellation is cancelled again."""
         self._end_tasks()
         while self.tasks:
@@ -190,7 +190,7 @@ class Execution:
         if scheduler is not self.scheduler:
             self.stop(Interrupted("a task of the job was cancelled from outside"))
 
-    def must_go_on(self) -> None:
+    def check_running(self) -> None:
         """Raises Stopped if the run is being ended. Checked right before the first byte of a call: ending takes a
         moment."""
         if self.stopping:
@@ -198,7 +198,7 @@ class Execution:
 
     def must_be_covered(self) -> None:
         """Ends the run, for another worker to continue, unless the lease lasts long enough to start a call."""
-        self.must_go_on()
+        self.check_running()
         if not self._covered():
             self.stop(Uncovered("the lease is about to end, and could not be renewed"))
             raise Stopped

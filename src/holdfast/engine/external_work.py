@@ -109,7 +109,7 @@ class ExternalWork:
         written under an old fence."""
         held = Held(grant.job_id, grant.fence, grant.lease_token)
         try:
-            if await self._heeded(item, held):
+            if await self._read_mail(item, held):
                 return False
             deadline = deadline_of(item)
             if deadline is not None and self._now(item) >= deadline:
@@ -134,8 +134,8 @@ class ExternalWork:
 
     async def renew(self, held: Held, ttl_us: int) -> None:
         """Extends the holder's lease by this time from now."""
-        item = await self._holding(held)
-        if await self._heeded(item, held):
+        item = await self._load_held(held)
+        if await self._read_mail(item, held):
             raise find_rejection(await self.load(held.job_id))
         if held.job_id not in await self._store.leases.renew([held], ttl_us):
             raise find_rejection(await self.load(held.job_id))
@@ -147,7 +147,7 @@ class ExternalWork:
         if len(note) > NOTE_MAX:
             raise InvalidPayload(f"a note of {len(note):,} characters; allowed are {NOTE_MAX:,}")
         event = ProgressReported(progress, redact(note))
-        await self._say(held, lambda _: ((event,), None), repeats=lambda _: False)
+        await self._write_request(held, lambda _: ((event,), None), repeats=lambda _: False)
         if held.job_id not in await self._store.leases.renew([held], ttl_us):
             raise find_rejection(await self.load(held.job_id))
 
@@ -158,7 +158,9 @@ class ExternalWork:
         encode_result(result)
         event = JobCompleted(result)
         completed: Said = ((event,), Move(status=Status.COMPLETED))
-        return await self._say(held, lambda _: completed, repeats=lambda last: isinstance(last, JobCompleted))
+        return await self._write_request(
+            held, lambda _: completed, repeats=lambda last: isinstance(last, JobCompleted)
+        )
 
     async def fail(self, held: Held, error: dict[str, Any], *, recoverable: bool) -> WorkItemState:
         """Fails this attempt; another follows, or the item is a dead letter, or it has failed for good."""
@@ -173,14 +175,16 @@ class ExternalWork:
             back = Move(status=Status.PENDING, ready_at=self._now(item) + wait_us, failed=True)
             return (JobRequeued(why="failed", by=item.head.lease_owner, error=redacted),), back
 
-        return await self._say(
+        return await self._write_request(
             held, failed, repeats=lambda last: isinstance(last, JobRequeued | JobFailure | JobDeadLettered)
         )
 
     async def release(self, held: Held, why: str) -> WorkItemState:
         """Releases the item as it was; it counts as no failure."""
         back: Said = ((JobReleased(redact(why)[:NAME_LENGTH_MAX]),), Move(status=Status.PENDING))
-        return await self._say(held, lambda _: back, repeats=lambda last: isinstance(last, JobReleased))
+        return await self._write_request(
+            held, lambda _: back, repeats=lambda last: isinstance(last, JobReleased)
+        )
 
     async def cancel(self, job_id: str, request: CancelRequested) -> bool:
         """Cancels an item that an external agent holds, under that agent's own fence. False: no external agent holds
@@ -205,7 +209,7 @@ class ExternalWork:
         ended = 0
         for job_id in await self._store.work.find_unclaimed():
             item = await self.load(job_id)
-            ending = await self._unclaimed(item)
+            ending = await self._find_ending(item)
             if ending is None:
                 continue
             events, move = ending
@@ -218,7 +222,7 @@ class ExternalWork:
             ended += await self._store.journal.hold(job_id, over) is not None
         return ended
 
-    async def _unclaimed(self, item: WorkItemState) -> tuple[tuple[Event, ...], Move] | None:
+    async def _find_ending(self, item: WorkItemState) -> tuple[tuple[Event, ...], Move] | None:
         for letter in await self._store.post.read(item.head.job_id, after=find_newest_letter(item)):
             if letter.kind is MailKind.CANCEL:
                 request = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
@@ -232,7 +236,7 @@ class ExternalWork:
         head, sealed = await load_job(self._store, job_id)
         return WorkItemState(head, tuple(unseal_all(job_id, sealed)))
 
-    async def _holding(self, held: Held) -> WorkItemState:
+    async def _load_held(self, held: Held) -> WorkItemState:
         item = await self.load(held.job_id)
         if (item.head.fence, item.head.lease_token, item.head.status) != (
             held.fence,
@@ -242,7 +246,7 @@ class ExternalWork:
             raise find_rejection(item)
         return item
 
-    async def _say(
+    async def _write_request(
         self, held: Held, decide: Callable[[WorkItemState], Said], *, repeats: Callable[[Event], bool]
     ) -> WorkItemState:
         """Writes the request under the holder's fence; returns the item if the same request was written before."""
@@ -251,8 +255,8 @@ class ExternalWork:
             sealed, last = item.last
             if sealed.fence == held.fence and item.head.status is not Status.RUNNING and repeats(last):
                 return item
-            item = await self._holding(held)
-            if await self._heeded(item, held):
+            item = await self._load_held(held)
+            if await self._read_mail(item, held):
                 raise find_rejection(await self.load(held.job_id))
             try:
                 await self._write(held, item, decide(item))
@@ -261,7 +265,7 @@ class ExternalWork:
             return await self.load(held.job_id)
         raise make_busy_error(held.job_id)
 
-    async def _heeded(self, item: WorkItemState, held: Held) -> bool:
+    async def _read_mail(self, item: WorkItemState, held: Held) -> bool:
         """Reads unread mail of the item. True: a cancel or a restart has ended this hold."""
         read_seq = find_newest_letter(item)
         if item.head.mail_seq <= read_seq:

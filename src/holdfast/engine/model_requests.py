@@ -135,7 +135,7 @@ class ModelCall:
         execution = self._execution
         execution.must_be_covered()
         self.attempt += 1
-        parts, blobs, after = self._news() if self.attempt == 1 else ((), (), "")
+        parts, blobs, after = self._find_new_parts() if self.attempt == 1 else ((), (), "")
         event = LlmRequested(
             self.step_key,
             self._request.model,
@@ -149,7 +149,7 @@ class ModelCall:
         self._voice = None if execution.outlet is None else execution.outlet.voice(self.step_key)
         self._timed = execution.meter.model(execution.owner, self._request.model, self.step_key)
 
-    def _news(self) -> tuple[tuple[str, ...], tuple[bytes, ...], str]:
+    def _find_new_parts(self) -> tuple[tuple[str, ...], tuple[bytes, ...], str]:
         """The parts that no earlier request had: their digests, their bytes, and the request that had the others."""
         if self._request.after:
             return (canonical.hex_digest(self._request.params),), (self._request.params,), self._request.after
@@ -163,7 +163,7 @@ class ModelCall:
     @contextmanager
     def working(self) -> Iterator[None]:
         """Marks the code in the block as the client's, not the job's; the job is not suspended meanwhile."""
-        self._execution.must_go_on()
+        self._execution.check_running()
         with self._execution.busy(), self._place.within(self.step_key):
             yield
 
@@ -175,7 +175,7 @@ class ModelCall:
 
     def record_failure(self, error: Exception, attempts: int, next_at: int) -> None:
         """Records a failed attempt, of `attempts` in all, and when the next one is due."""
-        self._over("again")
+        self._end_attempt("again")
         self.failed_attempts, self.retry_at = self.failed_attempts + 1, next_at
         event = CallRetried(
             self.step_key,
@@ -203,7 +203,9 @@ class ModelCall:
 
     async def record_answer(self, answer: ModelAnswer) -> None:
         """Records the answer, and returns when it is on disk and it is the code's turn to get it."""
-        self._over(*(("answered", answer.usage) if answer.error is None else ("refused", answer.error)))
+        self._end_attempt(
+            *(("answered", answer.usage) if answer.error is None else ("refused", answer.error))
+        )
         self.answer = answer
         event = LlmResponded(
             self.step_key,
@@ -219,7 +221,7 @@ class ModelCall:
 
     async def record_cancelled(self) -> None:
         """Records that the code cancelled the request; not if the run is being ended."""
-        self._over("given_up")
+        self._end_attempt("given_up")
         await self._execution.record_cancelled(self.step_key, self._digest, self._generation)
 
     @property
@@ -243,7 +245,7 @@ class ModelCall:
         the request."""
         return self._execution.note_error(error, self.step_key)
 
-    def _over(self, how: str, detail: Any = None) -> None:
+    def _end_attempt(self, how: str, detail: Any = None) -> None:
         """Ends this attempt: closes its output and its timing."""
         if self._timed is not None:
             self._timed.over(how, detail)

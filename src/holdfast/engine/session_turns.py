@@ -135,9 +135,9 @@ class SessionTurn:
             return []
         completion = msgspec.convert(claimed, Completion)
         self._claims.append(completion)
-        return [item for batch_id in completion.batch_ids for item in await self._sent(batch_id)]
+        return [item for batch_id in completion.batch_ids for item in await self._load_batch(batch_id)]
 
-    async def _sent(self, batch_id: str) -> list[Input]:
+    async def _load_batch(self, batch_id: str) -> list[Input]:
         """The batch's items, from the inbox; or from the session, if the turn was committed long ago."""
         batch = await self.store.inbox.find(self.session_id, batch_id, namespace=self.namespace)
         if batch is None:

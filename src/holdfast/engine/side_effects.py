@@ -104,7 +104,7 @@ class _Call:
 
     async def outcome(self) -> Any:
         if self._recorded is None:
-            return await self._first()
+            return await self._call_first()
         while True:
             match recover(self._cut_off(self._recorded)):
                 case Recovery.RESEND:
@@ -118,13 +118,13 @@ class _Call:
                     self._answer = await self._ask_receiver()
                 case Recovery.ADOPT:
                     assert self._answer is not None
-                    return await self._happened(self._answer.result, adopted=True)
+                    return await self._record_success(self._answer.result, adopted=True)
                 case Recovery.RELAUNCH:
                     self._abandon(self._recorded)
                 case Recovery.NEW_GENERATION:
                     self._execution.mark_settled(self._step_key)
                     self.generation += 1
-                    return await self._first()
+                    return await self._call_first()
                 case Recovery.USE_RECORD:
                     await self._execution.past(self._recorded)
                     return self._execution.recall(self._recorded, self._call)
@@ -193,7 +193,7 @@ class _Call:
 
     # ── making the call ───────────────────────────────────────────────────────────────────────────
 
-    async def _first(self) -> Any:
+    async def _call_first(self) -> Any:
         """Makes the call for the first time under this generation: with an approval, if it needs one."""
         while True:
             self._approval_id = await approvals.find_approval(
@@ -234,7 +234,7 @@ class _Call:
         self._error = None if error is None else failures.record_error(error)
         self._points(Point.AFTER_SUCCESS, self._call.name)
         if error is None:
-            return await self._happened(value)
+            return await self._record_success(value)
         if isinstance(error, (Refused, *self._terms.sent_nothing)) and not self._unexplained:
             return await self._did_nothing(error)
         return await self._ambiguous(error)
@@ -258,7 +258,7 @@ class _Call:
         if self._recorded is not None:
             self._recorded.begin_attempt()
 
-    async def _happened(self, result: Any, *, adopted: bool = False) -> Any:
+    async def _record_success(self, result: Any, *, adopted: bool = False) -> Any:
         """Records that the call happened, even if its result cannot be stored; the code gets the result in its turn."""
         value, lost = keep_value(result)
         recorded_error = None if lost is None else failures.record_error(lost)
@@ -276,7 +276,7 @@ class _Call:
         if self._failed_attempts < self._attempts_max and is_covered:
             await self._retry_later(error, sent_nothing=True)
             return await self._fire()
-        return await self._refused(error)
+        return await self._record_refusal(error)
 
     async def _retry_later(self, error: Exception, *, sent_nothing: bool = False) -> None:
         """Records the failed attempt, and waits for the next one."""
@@ -295,7 +295,7 @@ class _Call:
             next_at=next_at,
         )
 
-    async def _refused(self, error: Exception) -> Any:
+    async def _record_refusal(self, error: Exception) -> Any:
         event = ToolFailed(self._step_key, self.generation, error=failures.record_error(error))
         await self._settle(event, CallStatus.FAILED)
         return self._execution.deliver_result(None, error, self._call, self._step_key)

@@ -144,13 +144,13 @@ class StreamWriter:
             is_full = any(outlet.is_pressing for outlet in outlets)
         if self._listeners:
             for outlet, words in fresh:
-                self._tell(outlet.held, words)
+                self._deliver(outlet.held, words)
         if is_full:
             self._go_now()
         else:
             self._go_in(GATHER_S)
 
-    def _tell(self, held: Held, words: list[_PendingChunk]) -> None:
+    def _deliver(self, held: Held, words: list[_PendingChunk]) -> None:
         for listener in self._listeners:
             if listener.job_id == held.job_id:
                 for word in words:
@@ -165,14 +165,14 @@ class StreamWriter:
             self._timer.cancel()
             self._timer = None
         if self._going is None:
-            self._going = self._loop.create_task(self._go(), name="holdfast-scribe")
+            self._going = self._loop.create_task(self._write_all(), name="holdfast-scribe")
 
-    async def _go(self) -> None:
+    async def _write_all(self) -> None:
         """Writes to the store as long as there is a full page, or a run waits for the end of its stream."""
         wait_s = GATHER_S
         try:
             while passages := self._next():
-                failures = await self._trip(passages)
+                failures = await self._write_passages(passages)
                 if failures:
                     wait_s = AGAIN_S[min(failures, len(AGAIN_S)) - 1]
                     break
@@ -196,7 +196,7 @@ class StreamWriter:
             self._speaking = dict.fromkeys(outlet for outlet, _ in passages)
         return passages
 
-    async def _trip(self, passages: list[tuple[JobStream, Said]]) -> int:
+    async def _write_passages(self, passages: list[tuple[JobStream, Said]]) -> int:
         """Writes the passages. Returns how often in a row the store was unavailable; 0: it has answered."""
         try:
             outcomes = await self._streams.append([passage for _, passage in passages])

@@ -272,8 +272,8 @@ class CheckpointManager:
 
     def _load(self, task_id: str, entry: CheckpointEntry) -> Checkpoint:
         """Load the checkpoint from its two events."""
-        begun, _ = self._fact(task_id, entry.begun_seq)
-        committed, at = self._fact(task_id, entry.committed_seq)
+        begun, _ = self._read_event(task_id, entry.begun_seq)
+        committed, at = self._read_event(task_id, entry.committed_seq)
         assert isinstance(begun, CheckpointBegun)
         assert isinstance(committed, CheckpointCommitted)
         evidence = pack_from_dict(committed.evidence)
@@ -290,7 +290,7 @@ class CheckpointManager:
             created_at=at,
         )
 
-    def _fact(self, task_id: str, seq: int) -> tuple[Any, int]:
+    def _read_event(self, task_id: str, seq: int) -> tuple[Any, int]:
         job_id = task_job(task_id)
         with self._lock:
             sealed = self._indexes[job_id].recent.get(seq) if job_id in self._indexes else None

@@ -173,7 +173,7 @@ class EvidenceVerifier:
 
     def verify(self, evidence: Evidence) -> bool:
         """Whether the evidence holds; if not, the evidence itself records why."""
-        self._look(evidence, evidence.claim())
+        self._check(evidence, evidence.claim())
         return evidence.is_verified
 
     verify_evidence = verify
@@ -182,12 +182,12 @@ class EvidenceVerifier:
         """Verify every piece; returns the verdict."""
         rules = pack.rules()
         found = [
-            self._look(evidence, claim)
+            self._check(evidence, claim)
             for evidence, claim in zip(pack.evidence_list, rules.evidence, strict=True)
         ]
         return rules.judge(found)
 
-    def _look(self, evidence: Evidence, claim: model.Evidence) -> Result:
+    def _check(self, evidence: Evidence, claim: model.Evidence) -> Result:
         result = self._looker.look(claim)
         evidence.verification_status = VerificationStatus(result.finding)
         evidence.verification_error = result.reason or None

@@ -114,8 +114,8 @@ class ToolLedger:
         is `Refused`, or the call is declared harmless, the call is then uncertain. `force_execute` makes a new call.
         """
         call = self._call(tool_name, command, task_id, work_item_id, effect)
-        known = None if force_execute else self._receipt(call)
-        if known is not None and self._counts(call, known.call):
+        known = None if force_execute else self._find_receipt(call)
+        if known is not None and self._is_current(call, known.call):
             return self._replay(call, known)
         place = (call.job_id, call.step_key)
         self._flights.enter(place)
@@ -144,7 +144,7 @@ class ToolLedger:
         call = self._call(tool_name, command, task_id, work_item_id, None)
         packed = pack(self.db, call.job_id, result)
         while True:
-            seen, known = self._seen(call)
+            seen, known = self._read_call(call)
             if known is None or known.call.status in SETTLED:
                 msg = f"{tool_name} has no open call with this command"
                 raise Misuse(msg, hint="get_execution_history shows what there is.")
@@ -187,8 +187,8 @@ class ToolLedger:
         else:
             self._tasks.ensure_job(call.job_id)
         while True:
-            head, known = self._seen(call)
-            if known is not None and self._counts(call, known.call) and not force:
+            head, known = self._read_call(call)
+            if known is not None and self._is_current(call, known.call) and not force:
                 return self._replay(call, known)
             intent = self._begin(call, None if known is None else known.call, head, probe)
             if intent is not None:
@@ -323,7 +323,7 @@ class ToolLedger:
             )
             raise
         except Exception as error:
-            self._failed(call, row, error)
+            self._record_failure(call, row, error)
             raise
         with self._lock:
             self._executions += 1
@@ -340,7 +340,7 @@ class ToolLedger:
         self._write(call, row, (ToolReturned(call.step_key, row.generation, packed),), CallStatus.SUCCEEDED)
         return render_value(value, replayed=False)
 
-    def _failed(self, call: Call, row: CallRow, error: Exception) -> None:
+    def _record_failure(self, call: Call, row: CallRow, error: Exception) -> None:
         """After an error a harmless call may be made again; any other call is uncertain."""
         if row.side_effect_class in {Effect.READ_ONLY, Effect.IDEMPOTENT}:
             return
@@ -388,16 +388,16 @@ class ToolLedger:
             raise unstorable(call, event.result)
         return render_value(unpack(self.db, event.result), replayed=True)
 
-    def _seen(self, call: Call) -> tuple[Head, Receipt | None]:
+    def _read_call(self, call: Call) -> tuple[Head, Receipt | None]:
         """The journal's head, and then the call: if the head is still the same when we write, no other process wrote in
         between."""
         head = self.db.look(self.db.store.jobs.head(call.job_id)).head
-        return head, self._receipt(call)
+        return head, self._find_receipt(call)
 
-    def _receipt(self, call: Call) -> Receipt | None:
+    def _find_receipt(self, call: Call) -> Receipt | None:
         return self.db.look(self.db.store.ledger.receipt(call.job_id, call.step_key))
 
-    def _counts(self, call: Call, row: CallRow) -> bool:
+    def _is_current(self, call: Call, row: CallRow) -> bool:
         """Whether the record still applies to the call. It expires only for calls without a task: a running task may
         still be replaying its calls."""
         if row.status not in {CallStatus.SUCCEEDED, CallStatus.SKIPPED}:

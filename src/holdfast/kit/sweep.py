@@ -35,7 +35,7 @@ EVERY_S: Final = 60
 class RecoverySweep:
     """Requeues items whose worker is gone, and counts them.
 
-    `create_checkpoints` records in the item's task which worker lost it: an `make_error_boundary`, which is for information
+    `create_checkpoints` records in the item's task which worker lost it: an `error_boundary`, which is for information
     and never resumed from. `cleanup_old_checkpoints` keeps the latest of each task.
     """
 

@@ -211,12 +211,15 @@ class Redactor:
     def _value(self, value: Any, under: str) -> Any:
         kind = type(value)
         if isinstance(value, str):
-            return self._named(value, under) if under else self._same(value)
+            return self._redact_field(value, under) if under else self._redact_text(value)
         if kind is dict:
             return self._dict(value, under)
         if kind is list or kind is tuple:
             if under == _IN_HEADERS and len(value) == 2 and isinstance(value[0], str):  # one header as a pair
-                return [self._same(value[0]), self._value(value[1], self._field(value[0], within=under))]
+                return [
+                    self._redact_text(value[0]),
+                    self._value(value[1], self._field(value[0], within=under)),
+                ]
             changed = [self._value(item, under) for item in value]
             return changed if any(map(_differ, changed, value)) else value
         return value
@@ -226,7 +229,7 @@ class Redactor:
         for key, item in value.items():
             if not isinstance(key, str):
                 return value  # not JSON; the encoder raises the error
-            name = self._same(key)
+            name = self._redact_text(key)
             while name is not key and (name in changed or name in value):
                 name += "'"  # two secrets as keys are still two keys
             changed[name] = self._value(item, self._field(key, within=under))
@@ -240,12 +243,12 @@ class Redactor:
             return name
         return _IN_HEADERS if name.endswith("headers") else ""
 
-    def _named(self, text: str, under: str) -> str:
+    def _redact_field(self, text: str, under: str) -> str:
         if under == _IN_HEADERS or not text or text.startswith("[redacted:") or "secret://" in text:
-            return self._same(text)
+            return self._redact_text(text)
         return f"[redacted:{under}]"
 
-    def _same(self, text: str) -> str:
+    def _redact_text(self, text: str) -> str:
         """The redacted text; the same object if nothing changes."""
         changed = self.text(text)
         return text if changed == text else changed

@@ -296,11 +296,11 @@ class History:
             case e.ApprovalRequested() | e.ApprovalDecided():
                 self._approve(seq, event)
             case e.ChildStarted() | e.ChildFinished():
-                self._bear(seq, event)
+                self._apply_child(seq, event)
             case e.CallCancelled():
                 self._cancel(seq, event)
             case e.LlmRequested() | e.LlmResponded():
-                self._converse(seq, event)
+                self._apply_model_request(seq, event)
             case e.ToolCalled():
                 self._intend(seq, event)
             case e.ToolReturned():
@@ -310,7 +310,7 @@ class History:
             case e.BudgetReached() | e.BudgetRaised() | e.JobWaiting():
                 self.stops.take(event)
             case e.ToolUncertain():
-                self._doubt(event)
+                self._mark_uncertain(event)
             case e.ToolReconciled():
                 self._decide(seq, event)
             case _:
@@ -429,7 +429,7 @@ class History:
         approval.decision, approval.by, approval.why = event.decision, event.by, event.why
         approval.seq, approval.at = seq, self.last_at
 
-    def _bear(self, seq: int, event: e.ChildStarted | e.ChildFinished) -> None:
+    def _apply_child(self, seq: int, event: e.ChildStarted | e.ChildFinished) -> None:
         if isinstance(event, e.ChildStarted):
             self.children[event.child_job_id] = event.step_key
             self.born += 1
@@ -454,7 +454,7 @@ class History:
             waiting.result, waiting.error = event.result, event.error
             waiting.status, waiting.final = CallStatus.SUCCEEDED if done else CallStatus.FAILED, True
 
-    def _converse(self, seq: int, event: e.LlmRequested | e.LlmResponded) -> None:
+    def _apply_model_request(self, seq: int, event: e.LlmRequested | e.LlmResponded) -> None:
         if isinstance(event, e.LlmResponded):
             request = self._newest(event.step_key, event.generation)
             request.seq, request.at = seq, self.last_at
@@ -520,7 +520,7 @@ class History:
         recorded.seq, recorded.at = seq, self.last_at
         recorded.status, recorded.result, recorded.error = status, result, error
 
-    def _doubt(self, event: e.ToolUncertain) -> None:
+    def _mark_uncertain(self, event: e.ToolUncertain) -> None:
         recorded = self._newest(event.step_key, event.generation)
         recorded.status, recorded.raised = CallStatus.UNCERTAIN, event.error
 

@@ -199,12 +199,12 @@ class Process:
             cursor = page.next
 
     async def cancel(self, job_id: str, why: str) -> None:
-        await self._tell(job_id, MailKind.CANCEL, name=redact(why))
+        await self._send_mail(job_id, MailKind.CANCEL, name=redact(why))
 
     async def signal(self, job_id: str, name: str, body: Any) -> None:
-        await self._tell(job_id, MailKind.SIGNAL, name=name, body=body)
+        await self._send_mail(job_id, MailKind.SIGNAL, name=name, body=body)
 
-    async def _tell(self, job_id: str, kind: MailKind, name: str, body: Any = None) -> None:
+    async def _send_mail(self, job_id: str, kind: MailKind, name: str, body: Any = None) -> None:
         await self.store.post.send(
             MailDraft(
                 job_id=job_id,
@@ -385,7 +385,7 @@ def _make_inspector(base_path: Path, own_file: Path | None) -> Inspector:
         from holdfast.engine.evidence import EvidenceChecker
 
         looker = EvidenceChecker(base_path, own_file=own_file)
-        return await in_thread(lambda: looker.look_at_all(pack))
+        return await in_thread(lambda: looker.check_all(pack))
 
     return inspect
 

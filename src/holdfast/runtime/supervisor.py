@@ -51,7 +51,7 @@ class Supervisor:
 
     async def run(self) -> int:
         """Runs until all parts have ended. Returns 0 if they were stopped."""
-        tasks = [asyncio.create_task(self._keep(part), name=part.name) for part in self._parts]
+        tasks = [asyncio.create_task(self._keep_running(part), name=part.name) for part in self._parts]
         return max([await task for task in tasks])
 
     def stop(self) -> None:
@@ -61,12 +61,12 @@ class Supervisor:
             if process.returncode is None:
                 process.terminate()
 
-    async def _keep(self, part: SupervisedProcess) -> int:
+    async def _keep_running(self, part: SupervisedProcess) -> int:
         """Keeps the part alive until all stop. Returns its exit status, if it never started; else 0."""
         loop, deaths = asyncio.get_running_loop(), 0
         while True:
             began = loop.time()
-            process, got_up = await self._live(part)
+            process, got_up = await self._run_once(part)
             if self._stopping.is_set():
                 return 0
             if not got_up and part.name in self._waiting_for:
@@ -77,17 +77,17 @@ class Supervisor:
             self._tell(
                 f"{part.name} {process.pid} {_describe_exit(process.returncode)}; {_describe_restart(wait_s)}"
             )
-            if await self._told_to_stop(wait_s):
+            if await self._wait_for_stop(wait_s):
                 return 0
 
-    async def _told_to_stop(self, within_s: float) -> bool:
+    async def _wait_for_stop(self, within_s: float) -> bool:
         try:
             await asyncio.wait_for(self._stopping.wait(), within_s)
         except TimeoutError:
             return False
         return True
 
-    async def _live(self, part: SupervisedProcess) -> tuple[asyncio.subprocess.Process, bool]:
+    async def _run_once(self, part: SupervisedProcess) -> tuple[asyncio.subprocess.Process, bool]:
         """Runs the part once. Returns its process, and whether it reported that it was ready."""
         own_end, child_end = socket.socketpair()
         with child_end:
@@ -117,7 +117,7 @@ class Supervisor:
         if not message:
             return False
         self._tell(f"{part.name} {process.pid} is up{': ' if message.strip() else ''}{message.strip()}")
-        self._has_got_up(part)
+        self._mark_up(part)
         while True:
             try:
                 async with asyncio.timeout(SILENCE_S):
@@ -127,7 +127,7 @@ class Supervisor:
                 self._tell(f"{part.name} {process.pid} sent no sign of life for {SILENCE_S:.0f} s: killed")
                 process.kill()
 
-    def _has_got_up(self, part: SupervisedProcess) -> None:
+    def _mark_up(self, part: SupervisedProcess) -> None:
         if part.name in self._waiting_for:
             self._waiting_for.discard(part.name)
             if not self._waiting_for:

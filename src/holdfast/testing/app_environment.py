@@ -133,7 +133,7 @@ async def _opened(app: App, address: str, clock: TimeSkippingClock) -> AppEnviro
         app.programs(),
         strict=app.strict,
         gone=neighbours.is_dead,
-        inspect=lambda pack: in_thread(lambda: looker.look_at_all(pack)),
+        inspect=lambda pack: in_thread(lambda: looker.check_all(pack)),
         scribe=stream_writer,
         io_monitor=make_io_monitor(app.choose_on_undurable("warn")),
     )

@@ -86,8 +86,8 @@ class IsolatedWorker(Worker):
             self.drain()
         return False
 
-    def _over(self, task: asyncio.Task[None]) -> None:
-        super()._over(task)
+    def _discard_task(self, task: asyncio.Task[None]) -> None:
+        super()._discard_task(task)
         self.drain()
 
     def _note_failure(self, run: JobRun, error: Exception) -> None:

@@ -133,7 +133,7 @@ class Maintenance:
             # Workers alone fire schedules: without a worker, jobs that no process has code for would pile up.
             Duty("schedules", self._fire_schedules) if fires_schedules else None,
             Duty("unclaimed work", self._end_unclaimed, serving=False),
-            Duty("preferred work", self._look_for_unwanted, serving=False) if capabilities else None,
+            Duty("preferred work", self._warn_about_unclaimed, serving=False) if capabilities else None,
             Duty("sweep", self.sweep, sweep_every_us),
             Duty("registry", self.forget_agents, EXPIRY_EVERY_US),
             Duty("response cache", store.cache.drop_expired, EXPIRY_EVERY_US),
@@ -180,7 +180,7 @@ class Maintenance:
         if ended:
             log.info("work that was not begun in time, or that was cancelled meanwhile: %d", ended)
 
-    async def _look_for_unwanted(self) -> None:
+    async def _warn_about_unclaimed(self) -> None:
         self.unwanted = await self._store.work.find_unpreferred(self._capabilities, grace_us=PREFERENCE_US)
 
     async def forget_agents(self) -> None:

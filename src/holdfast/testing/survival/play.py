@@ -141,7 +141,7 @@ class Play:
         looker = EvidenceChecker(Path.cwd())
 
         async def inspect(pack: Any) -> Any:
-            return looker.look_at_all(pack)
+            return looker.check_all(pack)
 
         config = RunnerConfig(
             store,
