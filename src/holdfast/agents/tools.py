@@ -114,10 +114,10 @@ class Tool(Generic[P, R], metaclass=_ToolType):
                 value = await self.outcome(given)
             else:
                 drive = current[0]
-                met = drive.meet(self.name, self._same(given) if self.terms.relaunch else given)
+                met = drive.identify_call(self.name, self._same(given) if self.terms.relaunch else given)
                 recorded = met[3]
                 # What is simply handed back has nothing made for it.
-                if recorded is not None and drive.recalls(recorded):
+                if recorded is not None and drive.deliver_recorded(recorded):
                     value = recorded.result
                 else:
                     value = await drive.call(self._asked(given), met)

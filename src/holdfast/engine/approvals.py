@@ -37,7 +37,9 @@ async def find_approval(
         if approval is None:
             approval = _request_approval(execution, call, approval_id, step_key, digest, generation)
         while approval.decision is None:
-            in_time = await execution.waits.look_again(WaitReason.APPROVAL, approval_id, approval.expires_at)
+            in_time = await execution.waits.wait_for_topic(
+                WaitReason.APPROVAL, approval_id, approval.expires_at
+            )
             if not in_time and approval.decision is None:
                 decided = ApprovalDecided(approval_id, EXPIRED, by="", why="the time to answer was over")
                 execution.note(decided, at=execution.job_time(approval.expires_at))

@@ -111,7 +111,9 @@ class IoMonitor:
         self._refuses = on_undurable == "error"
         self._places: set[tuple[str, SourceLine]] = set()
 
-    def look(self, scheduler: ReplayScheduler, run: WatchedRun, event: str, args: tuple[Any, ...]) -> None:
+    def check_action(
+        self, scheduler: ReplayScheduler, run: WatchedRun, event: str, args: tuple[Any, ...]
+    ) -> None:
         """Called when job code is about to do this. Raises, if it is refused."""
         action = _describe(event, args)
         if action is None:
@@ -200,7 +202,7 @@ def _check_event(scheduler: ReplayScheduler, event: str, args: tuple[Any, ...]) 
         return
     # In an empty context: what the report does (a log file is opened) is not the job's action.
     try:
-        contextvars.Context().run(monitor.look, scheduler, run, event, args)
+        contextvars.Context().run(monitor.check_action, scheduler, run, event, args)
     except InvalidMove:
         raise
     except Exception:  # a failed report must not break the code

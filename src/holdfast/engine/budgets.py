@@ -138,7 +138,7 @@ class BudgetGuard:
             execution = self._execution
             pause_us = min(MINUTE << min(execution.history.stops.sleeps, 6), HOUR)
             due_at = execution.clock.wall_us() + pause_us
-            await execution.waits.look_again(WaitReason.BUDGET, budget_topic(reached.budget_id), due_at)
+            await execution.waits.wait_for_topic(WaitReason.BUDGET, budget_topic(reached.budget_id), due_at)
 
     async def _find_reached_limit(self, place: TaskScope, step_key: str, ahead: Spent) -> ReachedLimit | None:
         """The limit that this spending would exceed. Before a limit stops the code, everything recorded is made durable

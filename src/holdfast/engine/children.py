@@ -46,14 +46,14 @@ async def spawn(execution: Execution, draft: JobDraft) -> Any:
             await execution.afford(place, key, ONE_CHILD)
         recorded = _start_child(execution, draft, key, digest)
     key = recorded.step_key
-    if recorded.settled and await execution.past(recorded):
+    if recorded.settled and await execution.wait_for_outcome(recorded):
         return execution.recall(recorded, call)
     assert recorded.child_job_id is not None
     given_up = Extras(letters=make_cancel_mail(execution.owner.job_id, [recorded.child_job_id]))
     async with execution.noting_cancel(key, digest, recorded.generation, given_up):
         while recorded.seq is None:
-            await execution.waits.look_again(WaitReason.CHILD, key)
-        await execution.past(recorded)
+            await execution.waits.wait_for_topic(WaitReason.CHILD, key)
+        await execution.wait_for_outcome(recorded)
         return execution.recall(recorded, call)
 
 

@@ -54,9 +54,9 @@ class EvidenceChecker:
 
     def check_all(self, pack: EvidenceSet) -> Sequence[Result]:
         """A finding for each claim. It blocks: files may be large and disks slow."""
-        return [self.look(claim) for claim in pack.evidence]
+        return [self.check(claim) for claim in pack.evidence]
 
-    def look(self, claim: Evidence) -> Result:
+    def check(self, claim: Evidence) -> Result:
         """The finding about one claim, and the reason if it does not hold."""
         try:
             match claim:

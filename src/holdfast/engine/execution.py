@@ -52,7 +52,7 @@ _RUNS: Final = itertools.count()
 SUSPENDED_RETRY_US: Final = 10 * SECOND
 """Before a retry that is due this much later, the job is suspended and gives its slot back."""
 
-Met: TypeAlias = tuple[TaskScope, str, str, Recorded | None]
+IdentifiedCall: TypeAlias = tuple[TaskScope, str, str, Recorded | None]
 
 
 class Execution:
@@ -196,7 +196,7 @@ class Execution:
         if self.stopping:
             raise Stopped
 
-    def must_be_covered(self) -> None:
+    def check_lease(self) -> None:
         """Ends the run, for another worker to continue, unless the lease lasts long enough to start a call."""
         self.check_running()
         if not self._covered():
@@ -215,7 +215,7 @@ class Execution:
             raise Stopped
         return task_scopes.get_task_scope()
 
-    def meet(self, name: str, identity: Any) -> Met:
+    def identify_call(self, name: str, identity: Any) -> IdentifiedCall:
         """Identifies the next call of this name: its task scope, its key, its digest, its record."""
         if self.stopping:
             raise Stopped
@@ -224,7 +224,7 @@ class Execution:
         digest = digest_of(identity)
         return place, key, digest, self.history.find(key, digest)
 
-    def recalls(self, recorded: Recorded) -> bool:
+    def deliver_recorded(self, recorded: Recorded) -> bool:
         """Whether the code gets this result at once, without a wait. Most of a long replay takes this path."""
         if recorded.seq is None or recorded.error is not None:
             return False
@@ -235,27 +235,27 @@ class Execution:
         self.meter.record_replay()
         return True
 
-    async def call(self, call: DurableCall, met: Met | None = None) -> Any:
-        """Returns the outcome of the call: recorded, or from running it. `met` is what `meet` returned for it."""
-        place, key, digest, recorded = self.meet(call.name, call.identity) if met is None else met
+    async def call(self, call: DurableCall, met: IdentifiedCall | None = None) -> Any:
+        """Returns the outcome of the call: recorded, or from running it. `met`: the result of `identify_call`."""
+        place, key, digest, recorded = self.identify_call(call.name, call.identity) if met is None else met
         if recorded is None and self.history.has_unclaimed:
             recorded = await self.adopt(key, digest)
         if recorded is not None:
-            if self.recalls(recorded):
+            if self.deliver_recorded(recorded):
                 return recorded.result
             if recorded.settled:
-                if await self.past(recorded):
+                if await self.wait_for_outcome(recorded):
                     return self.recall(recorded, call)
                 recorded = None if recorded.effect is Effect.READ_ONLY else recorded
         if self._winding_down is not None:
-            await self.unless_winding_down()
+            await self.wait_unless_winding_down()
         if call.terms.effect is Effect.READ_ONLY and recorded is None:
             if self.history.retries:
                 await self._wait_for_retry(key, digest)
             return await self._read(call, place, key, digest, self.history.next_generation(key))
         return await self.acts.act(call, place, key, digest, recorded)
 
-    async def unless_winding_down(self) -> None:
+    async def wait_unless_winding_down(self) -> None:
         """Returns if a new call may start. While the run winds down it never returns."""
         if self._winding_down is not None:
             self.look()
@@ -281,7 +281,7 @@ class Execution:
         self.history.note(stamp.seq, event, stamp.at)
         return stamp
 
-    async def past(self, recorded: Recorded) -> bool:
+    async def wait_for_outcome(self, recorded: Recorded) -> bool:
         """Waits for the turn of the recorded outcome. False: the code cancelled the call in the first run and does not
         now, so the call is still open."""
         if recorded.cancelled_seq is not None:
@@ -342,7 +342,7 @@ class Execution:
             at = self.record_retry(key, digest, generation, call.terms, error, attempt)
             await self.wait_for_attempt(at)
             if self._winding_down is not None:
-                await self.unless_winding_down()
+                await self.wait_unless_winding_down()
             value, error = await (self._budget or self).perform(call, place, key)
             attempt += 1
         return value, error
@@ -474,11 +474,11 @@ class Execution:
 
     async def hand_over(self, stamp: Stamp) -> None:
         if self._strict:
-            await self.on_disk(stamp)
+            await self.wait_until_durable(stamp)
         if len(self.tasks) != 1 or not self.scheduler.deliver_at_once(stamp.seq, stamp.at):
             await self.scheduler.turn(stamp.seq, stamp.at)
 
-    async def on_disk(self, stamp: Stamp) -> None:
+    async def wait_until_durable(self, stamp: Stamp) -> None:
         """Waits until the result is durable; no later result is delivered meanwhile."""
         if len(self.tasks) == 1 and not self.scheduler.timers:
             self.running += 1
@@ -565,7 +565,7 @@ class Execution:
             if not is_polling:
                 ending = self.waits.find_suspension(self.scheduler, self.tasks, self.clock.wall_us())
             if ending is None and not self.waits.is_open and self.scheduler.next_timer_us is None:
-                ending = self._stalls.look(self.scheduler, self.tasks, is_polling=is_polling)
+                ending = self._stalls.find_stall(self.scheduler, self.tasks, is_polling=is_polling)
             if ending is not None:
                 self.stop(ending)
         return False

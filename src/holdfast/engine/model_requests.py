@@ -133,7 +133,7 @@ class ModelCall:
     def begin(self) -> None:
         """Records that the request is about to be sent, perhaps again. Does not wait for the disk."""
         execution = self._execution
-        execution.must_be_covered()
+        execution.check_lease()
         self.attempt += 1
         parts, blobs, after = self._find_new_parts() if self.attempt == 1 else ((), (), "")
         event = LlmRequested(
@@ -216,7 +216,7 @@ class ModelCall:
             error=answer.error,
         )
         stamp = self._execution.note(event, progress=True)
-        await self._execution.on_disk(stamp)
+        await self._execution.wait_until_durable(stamp)
         await self._execution.turn(stamp.seq, stamp.at)
 
     async def record_cancelled(self) -> None:
@@ -264,14 +264,14 @@ async def open_request(execution: Execution, request: Request) -> ModelCall:
         key = recorded.step_key
     asking = ModelCall(execution, place, request, key, digest, recorded)
     if recorded is not None and recorded.settled:
-        if await execution.past(recorded):
+        if await execution.wait_for_outcome(recorded):
             failed = recorded.status is CallStatus.FAILED
             asking.answer = ModelAnswer(error=recorded.error) if failed else ModelAnswer(recorded.result)
             execution.meter.record_replay()
             return asking
         if recorded.intent_seq is None:  # it was cancelled before it was sent
             asking = ModelCall(execution, place, request, key, digest, None)
-    await execution.unless_winding_down()
+    await execution.wait_unless_winding_down()
     return asking
 
 

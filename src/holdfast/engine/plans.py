@@ -23,12 +23,12 @@ async def make_plan_once(execution: Execution, make: Callable[[], Awaitable[Plan
     from it. Call it in a separate scope, which belongs to the planner."""
     key = execution.place().scope.key("plan")
     recorded = execution.history.find(key, "")
-    if recorded is None or not recorded.settled or not await execution.past(recorded):
+    if recorded is None or not recorded.settled or not await execution.wait_for_outcome(recorded):
         plan = await make()
         event = PlanGenerated(_plan_id(execution, key), plan.to_json(), key)
         stamp = execution.note(event, progress=True)
         async with execution.noting_cancel(key, "", 0):
-            await execution.on_disk(stamp)
+            await execution.wait_until_durable(stamp)
             await execution.turn(stamp.seq, stamp.at)
         # As a replay returns it, from the first run on.
         return Plan.from_json(event.plan, recorded_as=event.plan_id)

@@ -65,7 +65,7 @@ async def _take_answer(execution: Execution, question_id: str, due_at: int | Non
     """Returns the next answer."""
     key, digest = execution.place().scope.key("answer"), digest_of(question_id)
     recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
-    if recorded is not None and recorded.settled and await execution.past(recorded):
+    if recorded is not None and recorded.settled and await execution.wait_for_outcome(recorded):
         return suspension.read_result(recorded)
     return await suspension.take_signal(execution, key, digest, question_id, WaitReason.APPROVAL, due_at)
 

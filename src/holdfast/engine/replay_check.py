@@ -286,7 +286,7 @@ class _NoWaits(WaitSet):
         super().__init__(clock, execution.look)
         self._execution = execution
 
-    async def look_again(self, reason: WaitReason, topic: str, due_at: int | None = None) -> bool:
+    async def wait_for_topic(self, reason: WaitReason, topic: str, due_at: int | None = None) -> bool:
         await self._execution.beyond(ReplayedStep(topic, reason))
 
 

@@ -126,7 +126,7 @@ class _Call:
                     self.generation += 1
                     return await self._call_first()
                 case Recovery.USE_RECORD:
-                    await self._execution.past(self._recorded)
+                    await self._execution.wait_for_outcome(self._recorded)
                     return self._execution.recall(self._recorded, self._call)
                 case _:
                     await self._ask_person()
@@ -222,7 +222,7 @@ class _Call:
             # The larger of the two counts: the wall clock may have been set back, the ticks may have paused while the
             # host slept.
             late_us = max(host.wall_us() - last_wall, host.tick_us() - last_tick)
-        self._execution.must_be_covered()
+        self._execution.check_lease()
         is_unsafe = self._effect is Effect.UNSAFE
         self._acts.unsafe += is_unsafe
         try:
@@ -304,7 +304,7 @@ class _Call:
         stamp = self._execution.recorder.record(event, row=self._row(status), progress=True)
         self._points(Point.BEFORE_LEDGER, self._call.name)
         if self._points is not ignore_point:
-            await self._execution.on_disk(stamp)
+            await self._execution.wait_until_durable(stamp)
             self._points(Point.AFTER_LEDGER, self._call.name)
         await self._execution.hand_over(stamp)
 
@@ -385,7 +385,7 @@ class _Call:
                 row=self._row(CallStatus.UNCERTAIN),
             )
             self._recorded.status, self._recorded.raised = CallStatus.UNCERTAIN, self._error
-        await self._execution.waits.look_again(WaitReason.RECONCILE, self._step_key)
+        await self._execution.waits.wait_for_topic(WaitReason.RECONCILE, self._step_key)
 
     def _row(self, status: CallStatus) -> CallRow:
         return CallRow(

@@ -86,7 +86,7 @@ class Listener:
         self.heard: deque[Chunk | AttemptSuperseded] = deque()
         self.changed = asyncio.Event()
 
-    def hear(self, chunk: Chunk | AttemptSuperseded) -> None:
+    def receive(self, chunk: Chunk | AttemptSuperseded) -> None:
         if len(self.heard) >= HEARD_MAX:
             self.heard.clear()
         self.heard.append(chunk)
@@ -154,7 +154,7 @@ class StreamWriter:
         for listener in self._listeners:
             if listener.job_id == held.job_id:
                 for word in words:
-                    listener.hear(_to_chunk(held.fence, word))
+                    listener.receive(_to_chunk(held.fence, word))
 
     def _go_in(self, seconds: float) -> None:
         if self._timer is None and self._going is None:
@@ -492,7 +492,7 @@ async def watch(
                 for chunk in watcher.live():
                     if _is_wanted(chunk, stream):
                         yield chunk
-                if watcher.must_read or not await watcher.hears_more():
+                if watcher.must_read or not await watcher.wait_for_more():
                     break
     finally:
         if scribe is not None:
@@ -546,7 +546,7 @@ class _Watcher:
             return place.number == self._cursor.number + 1
         return place.number == 1 and place == self._read_for
 
-    async def hears_more(self) -> bool:
+    async def wait_for_more(self) -> bool:
         """Waits. True: a live chunk has come. False: it is time to read the store."""
         listener = self._listener
         job_id = listener.job_id

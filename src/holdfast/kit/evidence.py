@@ -188,7 +188,7 @@ class EvidenceVerifier:
         return rules.judge(found)
 
     def _check(self, evidence: Evidence, claim: model.Evidence) -> Result:
-        result = self._looker.look(claim)
+        result = self._looker.check(claim)
         evidence.verification_status = VerificationStatus(result.finding)
         evidence.verification_error = result.reason or None
         return result

@@ -81,7 +81,7 @@ class Neighbours:
             and is_dead(identity, here, self._processes.look_up(identity.pid))
         )
 
-    async def bury(self, store: Store) -> None:
+    async def expire_dead(self, store: Store) -> None:
         """Expires the leases of dead processes; their jobs are claimable."""
         for name in await prove_dead(store, self._processes):
             log.info("worker %s is dead: its jobs are released", name)
@@ -169,7 +169,7 @@ class Maintenance:
             log.warning("maintenance round failed: %s", "; ".join(failed))
 
     async def _expire_dead(self) -> None:
-        await self._neighbours.bury(self._store)
+        await self._neighbours.expire_dead(self._store)
 
     async def _fire_schedules(self) -> None:
         await self._rewind.go()

@@ -163,7 +163,7 @@ class Worker:
         """Claims every job of its queues and kinds from now on."""
         self._serving = True
         if self._renewal_thread is not None:
-            self._renewal_thread.look()
+            self._renewal_thread.beat_now()
         self._look.set()
 
     @contextmanager
@@ -262,7 +262,7 @@ class Worker:
             if (
                 self._renewal_thread is not None
             ):  # it beats as soon as it can; jobs that it frees cause a wake-up
-                self._renewal_thread.look()
+                self._renewal_thread.beat_now()
                 return False
             await self._renewal.beat(self._config.store.leases)
             return self._renewal.is_fresh
@@ -273,7 +273,7 @@ class Worker:
             self._config.meter.record_refusal(error)
             return False
         if self._renewal_thread is not None and self._serving:
-            self._renewal_thread.look()  # at the other workers of this host
+            self._renewal_thread.beat_now()  # reads the leases of the other workers of this host
         return True
 
     def _make_ask(self, token: str, free: int) -> ClaimAsk:
@@ -397,7 +397,7 @@ class Worker:
         try:
             while True:
                 if WORKERS in await self._config.store.wakeups.wait(topics, POLL_S) and self._renewal_thread:
-                    self._renewal_thread.look()
+                    self._renewal_thread.beat_now()
                 self._look.set()
         finally:
             self._look.set()

@@ -20,7 +20,7 @@ import msgspec
 from holdfast.engine.audit_hook import make_io_monitor
 from holdfast.engine.durable_call import DurableCall, ProbeResult
 from holdfast.engine.evidence import EvidenceChecker
-from holdfast.engine.execution import Execution, Met
+from holdfast.engine.execution import Execution, IdentifiedCall
 from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.runner_config import RunnerConfig
 from holdfast.model.append import Append
@@ -170,7 +170,7 @@ class Play:
         see_call, see_attempt = self._call, self._perform
 
         class SeenExecution(Execution):
-            async def call(self, durable_call: DurableCall, met: Met | None = None) -> Any:
+            async def call(self, durable_call: DurableCall, met: IdentifiedCall | None = None) -> Any:
                 return await see_call(super().call, durable_call, met)
 
             async def perform(
