@@ -161,15 +161,15 @@ class EvidenceVerifier:
         own_file: Path | None = None,
     ) -> None:
         base = Path.cwd() if base_path is None else Path(base_path)
-        self._looker = EvidenceChecker(base, checks=checks, own_file=own_file)
+        self._checker = EvidenceChecker(base, checks=checks, own_file=own_file)
 
     @property
     def base_path(self) -> Path:
-        return self._looker.base_path
+        return self._checker.base_path
 
     @property
     def checks(self) -> dict[str, Check]:
-        return self._looker.checks
+        return self._checker.checks
 
     def verify(self, evidence: Evidence) -> bool:
         """Whether the evidence holds; if not, the evidence itself records why."""
@@ -188,7 +188,7 @@ class EvidenceVerifier:
         return rules.judge(found)
 
     def _check(self, evidence: Evidence, claim: model.Evidence) -> Result:
-        result = self._looker.check(claim)
+        result = self._checker.check(claim)
         evidence.verification_status = VerificationStatus(result.finding)
         evidence.verification_error = result.reason or None
         return result

@@ -384,8 +384,8 @@ def _make_inspector(base_path: Path, own_file: Path | None) -> Inspector:
     async def inspect(pack: EvidenceSet) -> Sequence[Result]:
         from holdfast.engine.evidence import EvidenceChecker
 
-        looker = EvidenceChecker(base_path, own_file=own_file)
-        return await in_thread(lambda: looker.check_all(pack))
+        checker = EvidenceChecker(base_path, own_file=own_file)
+        return await in_thread(lambda: checker.check_all(pack))
 
     return inspect
 

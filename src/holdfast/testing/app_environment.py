@@ -122,7 +122,7 @@ async def _opened(app: App, address: str, clock: TimeSkippingClock) -> AppEnviro
     store = InterceptedStore(opened, led)
     store.wakeups, store.jobs = opened.wakeups, opened.jobs  # reading them changes nothing
     neighbours = Neighbours(HostProcesses(clock.boot()))
-    looker = EvidenceChecker(Path.cwd())
+    checker = EvidenceChecker(Path.cwd())
     queues = tuple(sorted({agent.queue for agent in app.agents.values()}))
     name = neighbours.my_name("rehearsal")
     stream_writer, ids = StreamWriter(store.streams), RandomIds()
@@ -133,7 +133,7 @@ async def _opened(app: App, address: str, clock: TimeSkippingClock) -> AppEnviro
         app.programs(),
         strict=app.strict,
         gone=neighbours.is_dead,
-        inspect=lambda pack: in_thread(lambda: looker.check_all(pack)),
+        inspect=lambda pack: in_thread(lambda: checker.check_all(pack)),
         scribe=stream_writer,
         io_monitor=make_io_monitor(app.choose_on_undurable("warn")),
     )

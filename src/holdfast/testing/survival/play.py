@@ -138,10 +138,10 @@ class Play:
         cut = self._cuts[number] if number < len(self._cuts) else None
         life = self.lives[process.name] = _Life(process, cut, self._died)
         store = _Store(self.store, life, self.moved)
-        looker = EvidenceChecker(Path.cwd())
+        checker = EvidenceChecker(Path.cwd())
 
         async def inspect(pack: Any) -> Any:
-            return looker.check_all(pack)
+            return checker.check_all(pack)
 
         config = RunnerConfig(
             store,
