@@ -8,7 +8,7 @@ from bench.contest import Contestant
 from bench.material import AT, GROUP, TEXTS, TURNS, step
 from bench.places import Place
 from holdfast.errors import HoldfastError
-from holdfast.model.append import Append, Holder, after, append_of
+from holdfast.model.append import Append, Holder, advance_holder, append_of
 from holdfast.model.hash_chain import Head
 from holdfast.model.ids import RandomIds
 from holdfast.model.inbox import BatchDraft, Boundary, Completion, ItemDraft
@@ -58,7 +58,7 @@ class _Appends(Holdfast):
 
     def check_accepted(self, place: int, append: Append, outcome: Head | HoldfastError) -> None:
         assert outcome == append.head, f"an append was refused: {outcome}"
-        self.holders[place] = after(self.holders[place], append)
+        self.holders[place] = advance_holder(self.holders[place], append)
 
 
 class AppendOne(_Appends):

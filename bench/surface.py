@@ -12,7 +12,7 @@ from bench.contest import Contestant
 from bench.material import GROUP, RESULT, STEPS, STEPS_PER_JOB, TURN_BYTES
 from bench.places import Place
 from holdfast.engine.retention import prune
-from holdfast.model.retention import How, RetentionPolicy
+from holdfast.model.retention import PruneMode, RetentionPolicy
 from holdfast.model.states import Status
 from holdfast.runtime.process import Process
 
@@ -160,7 +160,7 @@ class PrunedChat(Chat):
 
     name = "holdfast assistant, pruned every 20 turns"
     every = 20
-    policy = RetentionPolicy(older_than_us=1, how=How.REMOVE, keys_live_us=0, blob_grace_us=1)
+    policy = RetentionPolicy(older_than_us=1, how=PruneMode.REMOVE, keys_live_us=0, blob_grace_us=1)
 
     async def operation(self, number: int) -> None:
         await super().operation(number)

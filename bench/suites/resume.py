@@ -26,7 +26,7 @@ from holdfast.engine import journal_loader
 from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.runner_config import RunnerConfig
 from holdfast.model import canonical
-from holdfast.model.append import Holder, after, append_of
+from holdfast.model.append import Holder, advance_holder, append_of
 from holdfast.model.checkpoint_snapshot import pack_snapshot, take_snapshot
 from holdfast.model.events import CheckpointSaved, StepFinished
 from holdfast.model.hash_chain import Head
@@ -87,7 +87,7 @@ class Resume(Holdfast):
             part = facts[first : first + EVENTS_PER_APPEND_MAX]
             append = append_of(holder, part, at=[self.at(first + nth) for nth in range(len(part))])
             await self.store.journal.append(append)
-            holder = after(holder, append)
+            holder = advance_holder(holder, append)
         await self.commit(holder)
         desk = RunnerConfig(self.store, GroupCommit(self.store.journal), self.clock, self.app.programs())
         self.worker = Worker(desk, "bench", lambda: self.ids.new("claim"))

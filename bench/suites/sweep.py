@@ -12,14 +12,14 @@ from bench.places import Place
 from bench.raw.sweep import JOBS as EXPIRED
 from bench.raw.sweep import SWEEP
 from bench.report import Contest, Findings, make_goal
-from holdfast.engine.recovery import Rules, sweep
+from holdfast.engine.recovery import RecoveryRules, sweep
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.store.clock import SystemClock
 from holdfast.store.ports.leases import ClaimRequest
 
 AT_MOST_MS = 50.0
-NEVER = Rules(takeovers_max=1_000_000)
+NEVER = RecoveryRules(takeovers_max=1_000_000)
 """Every round takes the jobs over again; here that is not their fault."""
 
 

@@ -18,7 +18,7 @@ from holdfast.agents import subprocesses
 from holdfast.agents.subprocesses import Ended
 from holdfast.engine.host_processes import HostProcesses
 from holdfast.errors import InvalidSetting, JobCancelled, Refused
-from holdfast.model.worker_identity import Sight
+from holdfast.model.worker_identity import ProcessStatus
 
 pytestmark = pytest.mark.store("sqlite")
 
@@ -58,7 +58,7 @@ async def gone(pids: list[int]) -> bool:
     seen = HostProcesses("boot").look_up
     try:
         async with asyncio.timeout(PATIENCE_S):
-            while any(seen(pid) is not Sight.GONE for pid in pids):
+            while any(seen(pid) is not ProcessStatus.GONE for pid in pids):
                 await asyncio.to_thread(_nap)
     except TimeoutError:
         return False
@@ -131,7 +131,7 @@ async def test_cancelled_again_and_again_it_is_gone_when_the_call_is_over(tmp_pa
         running.cancel()
         await asyncio.wait([running], timeout=0.01)
     assert running.cancelled()
-    assert HostProcesses("boot").look_up(pids[0]) is Sight.GONE, "not a moment later"
+    assert HostProcesses("boot").look_up(pids[0]) is ProcessStatus.GONE, "not a moment later"
     assert await gone(pids)
 
 
@@ -171,7 +171,9 @@ async def test_a_cancelled_job_ends_its_programs(tmp_path: Path) -> None:
         await job.cancel("enough")
         with pytest.raises(JobCancelled):
             await job.result()
-        assert HostProcesses("boot").look_up(pids[0]) is Sight.GONE, "the job is over when its programs are"
+        assert HostProcesses("boot").look_up(pids[0]) is ProcessStatus.GONE, (
+            "the job is over when its programs are"
+        )
         assert await gone(pids)
 
 

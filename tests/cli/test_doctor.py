@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 from holdfast.engine.backups import LastBackup, remember_backup
-from holdfast.engine.recovery import LastSweep, SweepStats, remember
+from holdfast.engine.recovery import LastSweep, SweepStats, remember_sweep
 from holdfast.errors import StoreReadOnly
 from holdfast.model.time import HOUR
 from holdfast.runtime.store_opener import open_store
@@ -77,7 +77,7 @@ def _entering(database: Path) -> subprocess.Popen[str]:
 async def test_the_last_sweep_that_found_something_is_told(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:///{tmp_path / 'holdfast.db'}")
     stats = SweepStats(expired_found=3, recovered=2, failed=1)
-    await remember(store, LastSweep(at=1_700_000_000_000_000, by="sweep of a", stats=stats))
+    await remember_sweep(store, LastSweep(at=1_700_000_000_000_000, by="sweep of a", stats=stats))
     await store.close()
     done = await asyncio.to_thread(holdfast, "doctor", "--json", cwd=tmp_path)
     assert "2 jobs requeued, 1 moved to the dead-letter queue" in done.stdout

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from holdfast.cli.logs import logging_as
-from holdfast.engine.log_context import about
+from holdfast.engine.log_context import add_context
 from holdfast.errors import InvalidSetting
 from tests.api.server.api import api, as_owner
 from tests.api.server.test_serve import holdfast, serving
@@ -48,7 +48,7 @@ def said(form: str, level: str = "info", worker: str = "") -> Iterator[tuple[io.
 def test_json_is_one_object_on_a_line_with_what_is_known() -> None:
     with said("json", worker="w-1") as (stream, log):
         log.info("plain")
-        with about(job_id="job_7", fence=12), about(request_id="r-1"):
+        with add_context(job_id="job_7", fence=12), add_context(request_id="r-1"):
             log.warning("two\nlines of %s \x1b[31m", "it")
     lines: list[dict[str, Any]] = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [line["level"] for line in lines] == ["info", "warning"]
@@ -68,7 +68,7 @@ def test_json_is_one_object_on_a_line_with_what_is_known() -> None:
 
 
 def test_text_is_for_people_and_drives_no_terminal() -> None:
-    with said("text") as (stream, log), about(job_id="job_7", fence=12):
+    with said("text") as (stream, log), add_context(job_id="job_7", fence=12):
         log.warning("red \x1b[31m alert")
     line = stream.getvalue()
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} WARNING holdfast\.test: red ", line)

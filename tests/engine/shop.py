@@ -19,7 +19,7 @@ from holdfast.model import job_state
 from holdfast.model.events import Event
 from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import DEFAULT_QUEUE, JobDraft
-from holdfast.model.mailbox import MailDraft, Sent
+from holdfast.model.mailbox import MailDraft, MailReceipt
 from holdfast.model.states import MailKind
 from holdfast.model.time import SECOND
 from holdfast.store.clock import VirtualClock
@@ -99,7 +99,7 @@ class Shop:
 
     async def tell(
         self, job_id: str, kind: MailKind, body: Any = None, *, name: str = "", by: str = "ada"
-    ) -> Sent:
+    ) -> MailReceipt:
         """A letter to the job, each with an operation of its own."""
         operation = f"op-{next(self._tokens)}"
         return await self.store.post.send(

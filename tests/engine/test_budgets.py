@@ -77,7 +77,7 @@ async def send(shop: Shop, drive: Execution, name: str, terms: CallPolicy = KEYE
 
 async def answer(shop: Shop, drive: Execution, text: str, **usage: int) -> Any:
     """One request to a model that costs this much."""
-    asking = await model_requests.ask(drive, Request("llm", "m", b"{}", (text.encode(),)))
+    asking = await model_requests.open_request(drive, Request("llm", "m", b"{}", (text.encode(),)))
     if asking.answer is None:
         await asking.afford()
         asking.begin()

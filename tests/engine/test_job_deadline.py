@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.engine.children import spawn
 from holdfast.engine.execution import Execution
-from holdfast.engine.job_results import result
+from holdfast.engine.job_results import wait_for_result
 from holdfast.engine.suspension import wait
 from holdfast.errors import JobTimedOut
 from holdfast.model.jobs import JobDraft, JobFilter
@@ -52,7 +52,7 @@ async def check_timed_out(shop: Shop, job_id: str, message: str = LATE) -> None:
     assert job.error == {"type": "JobTimedOut", "message": f"job {job_id} {message}"}
     assert (await shop.store.jobs.head(job_id)).lease_token == ""
     with pytest.raises(JobTimedOut, match=message) as caught:
-        await result(shop.store, job_id)
+        await wait_for_result(shop.store, job_id)
     assert caught.value.job_id == job_id
     shop.clock.advance(24 * HOUR)
     assert await shop.claim_all() == [], "it never runs again"

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from holdfast.engine.host_processes import HostProcesses
-from holdfast.engine.recovery import Rules, SweepStats, prove_dead, sweep
+from holdfast.engine.recovery import RecoveryRules, SweepStats, prove_dead, sweep
 from holdfast.errors import StoreUnavailable
 from holdfast.model.crash_suspects import lone_label
 from holdfast.model.events import JobDeadLettered, JobRequeued
@@ -20,7 +20,7 @@ from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import MINUTE, SECOND
-from holdfast.model.worker_identity import Identity, Sight, identity_in, worker_name
+from holdfast.model.worker_identity import Identity, ProcessStatus, identity_in, worker_name
 from holdfast.store.clock import SystemClock
 from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.conformance import Backend, bench_on
@@ -59,7 +59,7 @@ async def test_two_recoveries_then_a_dead_letter(backend: Backend) -> None:
     async with bench_on(backend) as bench:
         (job_id,) = await lose(bench, 1)
         for takeovers in (1, 2):
-            stats = await sweep(bench.store, bench.clock, Rules(takeovers_max=3, by="sweeper"))
+            stats = await sweep(bench.store, bench.clock, RecoveryRules(takeovers_max=3, by="sweeper"))
             assert figures(stats) | {"recovered": 1, "expired_found": 1} == figures(stats)
             assert stats.failed == stats.errors == 0
             head = await bench.store.jobs.head(job_id)
@@ -68,7 +68,7 @@ async def test_two_recoveries_then_a_dead_letter(backend: Backend) -> None:
             assert fact == JobRequeued("its lease ran out", "sweeper", takeover=True, holder="gone")
             await bench.grants("gone", queues=("lost",), ttl_us=SECOND)
             bench.clock.advance(2 * SECOND)
-        stats = await sweep(bench.store, bench.clock, Rules(takeovers_max=3))
+        stats = await sweep(bench.store, bench.clock, RecoveryRules(takeovers_max=3))
         assert (stats.expired_found, stats.recovered, stats.failed) == (1, 0, 1)
         head = await bench.store.jobs.head(job_id)
         assert (head.status, head.wait_reason) == (Status.WAITING, WaitReason.DEAD_LETTER)
@@ -103,13 +103,13 @@ async def test_a_job_with_mail_is_not_buried(backend: Backend) -> None:
     sweep gives the job back, and the next claim finds the letter."""
     async with bench_on(backend) as bench:
         (job_id,) = await lose(bench, 1)
-        await sweep(bench.store, bench.clock, Rules(takeovers_max=1))
+        await sweep(bench.store, bench.clock, RecoveryRules(takeovers_max=1))
         assert (await bench.store.jobs.head(job_id)).wait_reason is WaitReason.DEAD_LETTER
         letter = MailDraft(job_id=job_id, kind=MailKind.RESUME, operation_id="again", sender="grace")
         assert (await bench.store.post.send(letter)).woke
         await bench.grants("gone", queues=("lost",), ttl_us=SECOND)
         bench.clock.advance(2 * SECOND)
-        stats = await sweep(bench.store, bench.clock, Rules(takeovers_max=1))
+        stats = await sweep(bench.store, bench.clock, RecoveryRules(takeovers_max=1))
         assert (stats.recovered, stats.failed) == (1, 0)
         assert (await bench.store.jobs.head(job_id)).status is Status.PENDING
 
@@ -158,14 +158,14 @@ async def test_a_store_that_is_away_is_counted(backend: Backend, monkeypatch: py
 class Town:
     """Processes that a test makes up."""
 
-    def __init__(self, **seen: int | Sight) -> None:
+    def __init__(self, **seen: int | ProcessStatus) -> None:
         self._seen = {int(pid.removeprefix("p")): sight for pid, sight in seen.items()}
 
     def here(self) -> Identity | None:
         return Identity("boot", 1, 10, 10)
 
-    def look_up(self, pid: int) -> int | Sight:
-        return self._seen.get(pid, Sight.GONE)
+    def look_up(self, pid: int) -> int | ProcessStatus:
+        return self._seen.get(pid, ProcessStatus.GONE)
 
 
 @on_every_store
@@ -181,7 +181,7 @@ async def test_jobs_of_the_proven_dead_are_free_at_once(backend: Backend) -> Non
     }
     async with bench_on(backend) as bench:
         held = {who: await bench.drive_new(name, ttl_us=MINUTE) for who, name in names.items()}
-        town = Town(p3=31, p4=40, p5=Sight.UNKNOWN)
+        town = Town(p3=31, p4=40, p5=ProcessStatus.UNKNOWN)
         assert sorted(await prove_dead(bench.store, town)) == sorted([names["gone"], names["reused"]])
         assert await prove_dead(bench.store, town) == [names["gone"], names["reused"]], (
             "until somebody takes over"
@@ -215,14 +215,14 @@ def test_a_killed_process_is_seen_to_be_gone() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         began = processes.look_up(child.pid)
-        assert not isinstance(began, Sight)
+        assert not isinstance(began, ProcessStatus)
         assert began >= here.began
         name = worker_name("child", Identity(here.boot, here.space, child.pid, began))
         assert identity_in(name) == Identity(here.boot, here.space, child.pid, began)
         os.kill(child.pid, signal.SIGKILL)
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, and not yet looked at
-        assert processes.look_up(child.pid) is Sight.GONE
+        assert processes.look_up(child.pid) is ProcessStatus.GONE
     finally:
         child.kill()
         child.communicate()
-    assert processes.look_up(child.pid) is Sight.GONE
+    assert processes.look_up(child.pid) is ProcessStatus.GONE

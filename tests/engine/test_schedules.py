@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.engine import cron
-from holdfast.engine.schedules import AT_ONCE, fire_due, resume, stand
+from holdfast.engine.schedules import AT_ONCE, fire_due, register_schedules, resume
 from holdfast.errors import InvalidSetting
 from holdfast.model.jobs import JobFilter
 from holdfast.model.queue_limits import QueueLimits
@@ -26,7 +26,7 @@ def instants(expression: str, zone: str, after: str, count: int) -> list[str]:
     """So many instants after this one, to the minute."""
     found, at = [], from_iso(after)
     for _ in range(count):
-        at = cron.after(expression, zone)(at)
+        at = cron.compile_cron(expression, zone)(at)
         found.append(to_iso(at)[:16])
     return found
 
@@ -89,7 +89,7 @@ def test_every_hour_is_every_hour_that_passes() -> None:
 )
 def test_what_is_no_schedule_is_refused(expression: str, zone: str, said: str) -> None:
     with pytest.raises(InvalidSetting, match=said):
-        cron.after(expression, zone)(0)
+        cron.compile_cron(expression, zone)(0)
 
 
 # ── firing ────────────────────────────────────────────────────────────────────────────────────────
@@ -99,7 +99,7 @@ on_every_store = pytest.mark.parametrize("backend", STORES, indirect=True)
 
 async def minutely(shop: Shop, catch_up: CatchUp = CatchUp.SKIP, schedule_id: str = "s") -> Schedule:
     one = Schedule(schedule_id=schedule_id, kind="k", cron="* * * * *", next_at=0, catch_up=catch_up)
-    (stood,) = await stand(shop.store, [one])
+    (stood,) = await register_schedules(shop.store, [one])
     return stood
 
 
@@ -180,5 +180,5 @@ async def test_standing_again_and_resuming(backend: Backend) -> None:
         assert await fire_due(shop.store) == []
         resumed = await resume(shop.store, "s")
         assert not resumed.paused
-        assert resumed.next_at == cron.after("* * * * *", "UTC")(shop.clock.wall_us())
+        assert resumed.next_at == cron.compile_cron("* * * * *", "UTC")(shop.clock.wall_us())
         assert await fire_due(shop.store) == [], "what came in the pause was not wanted"

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.engine import stall_detector
 from holdfast.engine.execution import Execution
-from holdfast.engine.job_results import result
+from holdfast.engine.job_results import wait_for_result
 from holdfast.engine.runner_config import Program
 from holdfast.engine.suspension import sleep, wait
 from holdfast.errors import JobHeld
@@ -93,7 +93,7 @@ def test_a_future_that_never_comes_is_reported_and_then_held(
         assert "not durable" in report["why"]
         assert report["tasks"][-1]["stack"][-1] == line_of_nothing()
         with pytest.raises(JobHeld, match=r"makes no progress, and the job is held: .*wait_for_nothing"):
-            await result(shop.store, job_id)
+            await wait_for_result(shop.store, job_id)
 
     with caplog.at_level(logging.WARNING, logger="holdfast.stall"):
         in_virtual_time(test)
@@ -172,7 +172,7 @@ async def test_a_lock_whose_owner_waits_for_a_signal_is_no_stall(backend: Backen
         assert (await shop.store.jobs.head(job_id)).wait_reason is WaitReason.SIGNAL
         await shop.tell(job_id, MailKind.SIGNAL, name="go on")
         assert await shop.drive_all() == ["completed"]
-        assert await result(shop.store, job_id) == ["owner", "other"]
+        assert await wait_for_result(shop.store, job_id) == ["owner", "other"]
 
 
 def test_timers_calls_and_progress_are_no_stall(caplog: pytest.LogCaptureFixture) -> None:
@@ -228,7 +228,7 @@ def test_a_thread_that_works_is_no_stall(
             return "done"
 
         job_id, end = await drive_once(shop, threaded)
-        assert (end, await result(shop.store, job_id)) == ("completed", "done")
+        assert (end, await wait_for_result(shop.store, job_id)) == ("completed", "done")
 
     with caplog.at_level(logging.WARNING, logger="holdfast.stall"):
         asyncio.run(test())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.children import farewell
+from holdfast.engine.children import make_final_mail
 from holdfast.engine.failures import from_recorded_error, record_error
 from holdfast.engine.recovery import causes_of, summarize_causes
 from holdfast.engine.tracebacks import (
@@ -177,7 +177,7 @@ def test_a_failed_child_tells_its_parent_type_and_message() -> None:
     """The parent's code gets a sentence and the name of the class, not the text of a record."""
     created = e.JobCreated("research", parent_job_id="job_parent", parent_step_key="0/research#1")
     error = {"type": "ValueError", "message": "no kelp", "traceback": []}
-    (letter,) = farewell("job_child", created, (), e.JobFailure(error), Status.FAILED).letters
+    (letter,) = make_final_mail("job_child", created, (), e.JobFailure(error), Status.FAILED).letters
     raised = from_recorded_error(letter.body["error"])
     assert isinstance(raised, CallFailed)
     assert (str(raised), raised.error_type) == ("the child job failed: ValueError: no kelp", "ValueError")

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.kit import Database, get_db
 from holdfast.model.ids import RandomIds
-from holdfast.model.worker_identity import Identity, Sight
+from holdfast.model.worker_identity import Identity, ProcessStatus
 from holdfast.store.clock import VirtualClock
 from tests.support.fixtures.stores import postgres_template
 
@@ -25,8 +25,8 @@ class Empty:
     def here(self) -> Identity:
         return self._here
 
-    def look_up(self, _pid: int) -> Sight:
-        return Sight.GONE
+    def look_up(self, _pid: int) -> ProcessStatus:
+        return ProcessStatus.GONE
 
 
 @pytest.fixture

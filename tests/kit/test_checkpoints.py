@@ -13,7 +13,7 @@ import pytest
 from holdfast.errors import EvidenceFails, InvalidMove, InvalidName, InvalidPayload, NotFound
 from holdfast.kit import CheckpointManager, Database, Evidence, EvidencePack, EvidenceType
 from holdfast.kit.evidence import EvidenceVerifier, VerificationStatus
-from holdfast.model.hash_chain import first_break
+from holdfast.model.hash_chain import find_break
 
 FILE = Evidence(EvidenceType.ARTIFACT_EXISTS, "the page", {"path": "page", "type": "file"})
 
@@ -149,7 +149,7 @@ def test_dropped_points_are_neither_listed_nor_gone_back_to(db: Database, tmp_pa
             other.rollback_to_checkpoint(gone.checkpoint_id)
     assert other.commit_step(other.begin_step("t", "x", 10)).sequence_number == 11
     events = db.run(db.store.journal.read("kit-task:t"))
-    assert first_break("kit-task:t", events) is None
+    assert find_break("kit-task:t", events) is None
     with pytest.raises(InvalidPayload):
         manager.trim("t", keep=0)
 

@@ -18,8 +18,8 @@ __all__ = ["backend", "desk", "postgres_template"]
 
 @pytest.fixture(autouse=True)
 def own_rules() -> Iterator[None]:
-    before, records = redaction.use(redaction.Redactor()), logging.getLogRecordFactory()
+    before, records = redaction.set_redactor(redaction.Redactor()), logging.getLogRecordFactory()
     yield
-    redaction.use(before)
+    redaction.set_redactor(before)
     secrets.use_secrets()
     logging.setLogRecordFactory(records)

@@ -282,7 +282,7 @@ async def test_the_search_finds_what_is_there(tmp_path: Path, monkeypatch: pytes
         return given
 
     async with app.running():
-        assert redaction.here().shapes == ()
+        assert redaction.get_redactor().shapes == ()
         await echo(canaries.ALL)
         found = canaries.in_sqlite(tmp_path / "store" / "canaries.db")
     assert found["events"] == set(canaries.ALL)

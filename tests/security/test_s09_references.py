@@ -18,7 +18,7 @@ from holdfast.errors import CallFailed, InvalidPayload, InvalidSetting, JobHeld
 from holdfast.model.events import ToolCalled
 from holdfast.model.hash_chain import unseal
 from holdfast.model.redaction import redact
-from holdfast.runtime.log_redaction import guard
+from holdfast.runtime.log_redaction import install_redaction
 from holdfast.store.clock import SystemClock
 from tests.agents.waiting import waits_for
 from tests.agents.web import serving
@@ -135,7 +135,7 @@ async def test_arguments_with_a_secret_are_found_again_after_it_was_changed(
         job = await sender.start(id="sender")
         await waits_for(process, "sender", "signal")
         monkeypatch.setenv("HOLDFAST_SECRET_STRIPE_KEY", "another-value-entirely-42")
-        guard()
+        install_redaction()
         await job.signal("go", "on")
         assert await job.result() == "on"
     assert sent == [VALUE]
@@ -200,15 +200,15 @@ def test_files_and_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     hf.use_secrets(Vault())
     assert hf.secret("db-password").reveal() == "from-the-vault-123456"
     assert resolve_references({"A": "x secret://stripe-key."}) == {"A": f"x {VALUE}."}
-    guard()
+    install_redaction()
     for value in ("from-the-vault-123456", "file-value-0123456789"):
         assert redact(value) == "[redacted:db_password]", "a value that was given before is still a secret"
     with pytest.raises(InvalidSetting, match="HOLDFAST_REDACT"):
-        guard(environment={"HOLDFAST_REDACT": "everything"})
+        install_redaction(environment={"HOLDFAST_REDACT": "everything"})
 
 
 def test_log_lines_and_tracebacks(caplog: pytest.LogCaptureFixture) -> None:
-    guard("postgresql://ada:store-pass-word-9@db/x")
+    install_redaction("postgresql://ada:store-pass-word-9@db/x")
     log = logging.getLogger("holdfast.test")
     try:
         raise ValueError(f"token {VALUE}")

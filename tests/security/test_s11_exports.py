@@ -16,7 +16,7 @@ from holdfast.errors import InvalidSetting
 from holdfast.model import canonical, redaction
 from holdfast.model.append import Extras
 from holdfast.model.events import LlmRequested, StepFinished
-from holdfast.model.hash_chain import first_break
+from holdfast.model.hash_chain import find_break
 from holdfast.model.jobs import JobDraft
 from holdfast.store.contract import Store
 from holdfast.testing.conformance.driver import Driver
@@ -65,7 +65,7 @@ async def test_an_export_holds_and_says_who_signed_it(backend: Backend, key: sig
         events, problems = export_file._events_in(_files(data)[export_file.JOURNAL])
         assert problems == []
         assert events == await one.store.journal.read(job_id)
-        assert first_break(job_id, events) is None
+        assert find_break(job_id, events) is None
 
 
 def _files(data: bytes) -> dict[str, bytes]:
@@ -136,7 +136,7 @@ async def test_a_checker_with_other_secrets_comes_to_the_same(backend: Backend, 
     """What is sealed is compared as it is: rules about secrets are for what is written."""
     async with lives(backend) as one:
         data = await exported(one.store, await journal(one))
-    redaction.use(
+    redaction.set_redactor(
         redaction.Redactor({"greeting": "0/look#1-and-more", "hello": "user-hello"}, fields=redaction.FIELDS)
     )
     assert export_file.check(data, key.public).problems == ()

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import StoreUnavailable
 from holdfast.model.access import Role
-from holdfast.model.audit import breaks
+from holdfast.model.audit import find_breaks
 from holdfast.model.hash_chain import EMPTY
 from holdfast.model.time import MINUTE
 from holdfast.server.special_routes import ENDPOINTS
@@ -38,7 +38,7 @@ NAMED = {
 async def lines(web: Town, namespace: str = "default") -> list[tuple[str, str]]:
     """What was done and to what, keys left out; the chain holds."""
     sealed = await web.one.store.audit.read(namespace=namespace, limit=1000)
-    assert list(breaks(namespace, EMPTY, sealed)) == []
+    assert list(find_breaks(namespace, EMPTY, sealed)) == []
     return [(act.what, act.object) for act in await web.acts(namespace) if not act.what.startswith("key.")]
 
 

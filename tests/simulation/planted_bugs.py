@@ -117,7 +117,7 @@ def a_store_that_is_away_is_asked_at_once(patch: pytest.MonkeyPatch) -> None:
         if one.settle(outcome) or isinstance(outcome, Unavailable):
             self._ready[one] = None
 
-    patch.setattr(GroupCommit, "_told", told)
+    patch.setattr(GroupCommit, "_settle", told)
 
 
 @bug
@@ -196,7 +196,7 @@ def nobody_waits_until_it_is_quiet(patch: pytest.MonkeyPatch) -> None:
 @bug
 def no_clock_is_looked_at_before_the_first_byte(patch: pytest.MonkeyPatch) -> None:
     """Neither the start-by deadline nor the end of the lease."""
-    patch.setattr(execution.Execution, "must_be_covered", lambda _: None)
+    patch.setattr(execution.Execution, "check_lease", lambda _: None)
     patch.setattr(side_effects, "max", lambda _, other: other if other == 1 else -1, raising=False)
 
 
@@ -244,10 +244,10 @@ def results_come_in_any_order(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def a_result_on_its_way_to_the_disk_is_passed(patch: pytest.MonkeyPatch) -> None:
-    async def on_disk(self: Any, stamp: Any) -> None:
+    async def wait_until_durable(self: Any, stamp: Any) -> None:
         await self.recorder.durable()
 
-    patch.setattr(execution.Execution, "on_disk", on_disk)
+    patch.setattr(execution.Execution, "wait_until_durable", wait_until_durable)
 
 
 @bug

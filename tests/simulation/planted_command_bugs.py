@@ -42,7 +42,7 @@ def a_signal_is_slept_over(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def nobody_is_woken_by_a_letter(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(job_runner, "rings", lambda _: None)
+    patch.setattr(job_runner, "find_topic", lambda _: None)
 
 
 @bug
@@ -85,7 +85,7 @@ def a_resumed_job_starts_its_child_again(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def children_of_the_cancelled_go_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(children, "cancels", lambda *_: ())
+    patch.setattr(children, "make_cancel_mail", lambda *_: ())
 
 
 @bug
@@ -110,14 +110,18 @@ def _id(*parts: object) -> str:
 @bug
 def leave_is_for_any_arguments(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        approvals, "_id", lambda d, key, _digest, generation, nth: _id(d.owner.job_id, key, generation, nth)
+        approvals,
+        "_derive_approval_id",
+        lambda d, key, _digest, generation, nth: _id(d.owner.job_id, key, generation, nth),
     )
 
 
 @bug
 def leave_is_used_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        approvals, "_id", lambda d, key, digest, _generation, nth: _id(d.owner.job_id, key, digest, nth)
+        approvals,
+        "_derive_approval_id",
+        lambda d, key, digest, _generation, nth: _id(d.owner.job_id, key, digest, nth),
     )
 
 
@@ -165,12 +169,12 @@ def a_resumed_job_has_no_new_tries(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def the_sweep_buries_those_with_mail(patch: pytest.MonkeyPatch) -> None:
-    ruling = recovery.ruling
+    ruling = recovery.decide_ruling
 
     def buried(rules: Any, head: Any) -> Any:
         return ruling(rules, msgspec.structs.replace(head, mail_seq=0))
 
-    patch.setattr(recovery, "ruling", buried)
+    patch.setattr(recovery, "decide_ruling", buried)
 
 
 @bug

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine.crash_points import Point, crash_points, store_calls
-from holdfast.engine.loop_sleep import rest
+from holdfast.engine.loop_sleep import sleep_on_loop
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobDraft
@@ -21,7 +21,7 @@ from tests.support.faulty_store import GO, Fate, FaultyStore, Kind
 async def _beat(seen: list[Any], loop: ProcessLoop) -> None:
     try:
         while True:
-            await rest(1.0)
+            await sleep_on_loop(1.0)
             seen.append(loop.time())
     finally:
         seen.append("cleaned up")
@@ -33,7 +33,7 @@ def test_a_killed_process_never_runs_again() -> None:
         process = loop.process("victim")
         process.start(_beat(seen, loop))
         loop.root.call_later(2.5, process.kill)
-        loop.run_until_complete(rest(10.0))
+        loop.run_until_complete(sleep_on_loop(10.0))
         assert seen == [1.0, 2.0]
 
 
@@ -43,7 +43,7 @@ def test_a_frozen_process_goes_on_where_it_was() -> None:
         process = loop.process("sleeper")
         process.start(_beat(seen, loop))
         loop.root.call_later(1.5, process.freeze, 40.0)
-        loop.run_until_complete(rest(43.0))
+        loop.run_until_complete(sleep_on_loop(43.0))
         assert seen == [1.0, 41.5, 42.5]
 
 
@@ -60,17 +60,17 @@ def test_a_callback_belongs_to_the_one_who_waits_for_it() -> None:
         one, two = loop.process("one"), loop.process("two")
         one.start(wait("one"))
         two.start(wait("two"))
-        loop.run_until_complete(rest(0.1))
+        loop.run_until_complete(sleep_on_loop(0.1))
         one.kill()
         future.set_result(None)
-        loop.run_until_complete(rest(0.1))
+        loop.run_until_complete(sleep_on_loop(0.1))
         assert seen == ["two"]
 
 
 def test_turning_in_circles_is_a_deadlock() -> None:
     async def circle() -> None:
         while True:
-            await rest(0.0)
+            await sleep_on_loop(0.0)
 
     with ProcessLoop(passes_max=1000) as loop, pytest.raises(Deadlock):
         loop.run_until_complete(circle())
@@ -101,11 +101,11 @@ def test_a_store_fails_at_its_points(point: str, fate: Fate, written: int) -> No
                 heard.append(type(error))
 
         process.start(submit())
-        loop.run_until_complete(rest(1.0))
+        loop.run_until_complete(sleep_on_loop(1.0))
         assert sum(loop.run_until_complete(inner.jobs.counts()).values()) == written
         expected = {Kind.REFUSED: [StoreUnavailable], Kind.LOST: [OutcomeUnknown]}.get(fate.kind, [])
         assert heard == expected
-        loop.run_until_complete(rest(10.0))
+        loop.run_until_complete(sleep_on_loop(10.0))
         assert len(heard) == (0 if fate.kind is Kind.DIES else 1), "the frozen hear it later, the dead never"
 
 

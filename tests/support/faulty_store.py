@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from holdfast.engine.loop_sleep import rest
+from holdfast.engine.loop_sleep import sleep_on_loop
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.store.contract import Store
 from holdfast.store.interceptor import Call, InterceptedStore
@@ -75,9 +75,9 @@ class FaultyStore(InterceptedStore):
             case Kind.GO:
                 return
             case Kind.SLOW:
-                await rest(fate.seconds)
+                await sleep_on_loop(fate.seconds)
             case Kind.REFUSED:
-                await rest(fate.seconds)
+                await sleep_on_loop(fate.seconds)
                 raise StoreUnavailable(f"{point}: the store does not answer")
             case Kind.LOST:
                 raise OutcomeUnknown(f"{point}: the reply was lost")

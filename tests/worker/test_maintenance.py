@@ -10,14 +10,14 @@ import pytest
 
 from holdfast.client.in_process import EmbeddedClient
 from holdfast.engine.execution import Execution
-from holdfast.engine.recovery import Rules, find_last_sweep
+from holdfast.engine.recovery import RecoveryRules, find_last_sweep
 from holdfast.errors import StoreUnavailable
 from holdfast.model.crash_suspects import UNCLAIMED_US
 from holdfast.model.events import JobClaimed, JobRequeued
 from holdfast.model.ids import SequentialIds
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.time import DAY, MINUTE, SECOND
-from holdfast.model.worker_identity import Identity, Sight
+from holdfast.model.worker_identity import Identity, ProcessStatus
 from holdfast.store.interceptor import InterceptedStore
 from holdfast.testing.conformance.harness import Backend
 from holdfast.worker.maintenance import EXPIRY_EVERY_US, SWEEP_EVERY_US, Maintenance, Neighbours
@@ -33,12 +33,14 @@ class Nobody:
     def here(self) -> Identity | None:
         return None
 
-    def look_up(self, _pid: int) -> int | Sight:
-        return Sight.UNKNOWN
+    def look_up(self, _pid: int) -> int | ProcessStatus:
+        return ProcessStatus.UNKNOWN
 
 
 def maintenance_of(shop: Shop, by: str = "sweep of a", **options: Any) -> Maintenance:
-    return Maintenance(shop.store, shop.clock, Neighbours(Nobody()), Rules(by=by), random.random, **options)
+    return Maintenance(
+        shop.store, shop.clock, Neighbours(Nobody()), RecoveryRules(by=by), random.random, **options
+    )
 
 
 async def nothing(_drive: Execution, _: Any) -> None: ...
@@ -171,7 +173,11 @@ async def test_a_store_that_is_away_is_for_next_time(
             return await call(*args, **options)
 
         maintenance = Maintenance(
-            InterceptedStore(shop.store, around), shop.clock, Neighbours(Nobody()), Rules(), random.random
+            InterceptedStore(shop.store, around),
+            shop.clock,
+            Neighbours(Nobody()),
+            RecoveryRules(),
+            random.random,
         )
         await shop.submit(nothing)
         await shop.claim(ttl_us=SECOND)
@@ -199,7 +205,11 @@ async def test_a_duty_that_fails_hinders_no_other(backend: Backend, caplog: pyte
             return await call(*args, **options)
 
         maintenance = Maintenance(
-            InterceptedStore(shop.store, around), shop.clock, Neighbours(Nobody()), Rules(), random.random
+            InterceptedStore(shop.store, around),
+            shop.clock,
+            Neighbours(Nobody()),
+            RecoveryRules(),
+            random.random,
         )
         job_id = await shop.submit(nothing)
         await shop.claim(ttl_us=SECOND)

@@ -123,8 +123,8 @@ async def test_it_says_nothing_of_a_loop_that_turns() -> None:
     enough = asyncio.Event()
 
     class Counted(Watchdog):
-        def _answer(self) -> None:
-            super()._answer()
+        def _note_answer(self) -> None:
+            super()._note_answer()
             if next(answers) > 2 * PATIENCE_ROUNDS:
                 enough.set()
 

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from holdfast.api.worker_drain import ask_to_drain
-from holdfast.engine.recovery import Rules
+from holdfast.engine.recovery import RecoveryRules
 from holdfast.errors import InvalidMove, StoreUnavailable
 from holdfast.model.audit import ActDraft
 from holdfast.model.jobs import JobDraft
@@ -54,7 +54,7 @@ async def test_a_beat_every_ten_seconds_and_no_more_questions(backend: Backend) 
         store = InterceptedStore(shop.store, count)
         herald = WorkerHeartbeat(store, shop.clock, ANT, lambda _identity: False)
         maintenance = Maintenance(
-            store, shop.clock, Neighbours(Nobody()), Rules(), random.random, heartbeat=herald
+            store, shop.clock, Neighbours(Nobody()), RecoveryRules(), random.random, heartbeat=herald
         )
         for _ in range(6):
             await maintenance.run_round()
@@ -92,7 +92,7 @@ async def test_a_store_that_is_away_hears_of_it_at_the_next_round(backend: Backe
         store = InterceptedStore(shop.store, around)
         herald = WorkerHeartbeat(store, shop.clock, ANT, lambda _identity: False)
         maintenance = Maintenance(
-            store, shop.clock, Neighbours(Nobody()), Rules(), random.random, heartbeat=herald
+            store, shop.clock, Neighbours(Nobody()), RecoveryRules(), random.random, heartbeat=herald
         )
         await maintenance.run_round()
         await herald.drain()

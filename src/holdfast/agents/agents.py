@@ -33,7 +33,7 @@ from holdfast.model.jobs import JobDraft
 from holdfast.model.python_pin import HERE
 from holdfast.model.retry import Retry
 from holdfast.model.time import Duration
-from holdfast.model.work import check_word
+from holdfast.model.work import check_kind_part
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,8 +72,8 @@ class Agent(Generic[P, R]):
         self.budget = budget
         self.retry = self.declared_retry = retry
         self.timeout_us = self.declared_timeout_us = None if timeout is None else parse_timeout(timeout)
-        self.capability = None if capability is None else check_word(capability, "capability")
-        self.boundaries = tuple(check_word(boundary, "boundary") for boundary in boundaries)
+        self.capability = None if capability is None else check_kind_part(capability, "capability")
+        self.boundaries = tuple(check_kind_part(boundary, "boundary") for boundary in boundaries)
         if self.capability is not None and len(self.signature.names) != 1:
             msg = f"the agent {name} takes work items, and must have one parameter; it has {len(self.signature.names)}"
             raise InvalidSetting(msg, hint="Give it one: `work: hf.Work`.")

@@ -256,14 +256,14 @@ class AppRegistry(ABC):
         """
 
         def declare(agent: A) -> A:
-            from holdfast.engine.cron import after
+            from holdfast.engine.cron import compile_cron
 
             draft = agent.draft(agent.check_arguments(given or {}))
             schedule = Schedule(
                 schedule_id=id or agent.name,
                 kind=draft.kind,
                 cron=cron,
-                next_at=after(cron, tz)(0),
+                next_at=compile_cron(cron, tz)(0),
                 time_zone=tz,
                 catch_up=parse_catch_up(catch_up),
                 input=draft.input,

@@ -33,7 +33,7 @@ async def attach(store: Store, session_id: str, data: Any, media_type: str, *, n
     if len(data) > BYTES_MAX:
         msg = f"an attachment of {len(data):,} bytes; the limit is {BYTES_MAX:,}"
         raise TooLarge(msg, hint="Keep it elsewhere, and send its address.")
-    data = redaction.here().data(data)
+    data = redaction.get_redactor().data(data)
     digest = canonical.hex_digest(data)
     attachment_id = f"{session_id}/{digest[:32]}"
     intent = AttachmentIntent(attachment_id, session_id, f"{_BY_CONTENT}{digest}", now)

@@ -171,8 +171,10 @@ class _Writer:
         for key, item in dict.items(value):
             text = self._write_key(key, place)
             if text in keys:
-                both_keys = f"{canonical_fallback.show(keys[text])} and {canonical_fallback.show(key)}"
-                msg = f"the keys {both_keys} are the same text in JSON ({canonical_fallback.at(place)})"
+                both_keys = (
+                    f"{canonical_fallback.format_key(keys[text])} and {canonical_fallback.format_key(key)}"
+                )
+                msg = f"the keys {both_keys} are the same text in JSON ({canonical_fallback.format_place(place)})"
                 raise self._refusal(InvalidPayload(msg, hint="Rename one of them: keys are stored as text."))
             keys[text] = key
             converted[text] = self.write(item, (place, text))
@@ -186,14 +188,14 @@ class _Writer:
                 raise TypeError
             (text,) = self._convert({key: None}, None)
         except (TypeError, ValueError):
-            key_text, where = canonical_fallback.show(key), canonical_fallback.at(place)
+            key_text, where = canonical_fallback.format_key(key), canonical_fallback.format_place(place)
             msg = f"the key {key_text} is {type(key).__qualname__}, not text ({where})"
             hint = "Keys are text; numbers, enums, dates and UUIDs are stored as text."
             raise self._refusal(InvalidPayload(msg, hint=hint)) from None
         if not isinstance(key, str) or isinstance(key, Enum):
             return str(text)
         if self._objects and text != str.__str__(key):
-            key_text, where = canonical_fallback.show(key), canonical_fallback.at(place)
+            key_text, where = canonical_fallback.format_key(key), canonical_fallback.format_place(place)
             msg = f"the key {key_text} is another text by its __str__ ({where})"
             raise self._refusal(InvalidPayload(msg, hint="Make each key a str."))
         return str.__str__(key)
@@ -211,12 +213,12 @@ class _Writer:
         try:
             return self._convert(value, order)
         except RecursionError:
-            name, where = type(value).__qualname__, canonical_fallback.at(place)
+            name, where = type(value).__qualname__, canonical_fallback.format_place(place)
             msg = f"{name} contains itself, or is nested too deeply ({where})"
             raise self._refusal(InvalidPayload(msg, hint=HINT)) from None
         except (TypeError, ValueError) as error:
             raise self._refusal(
-                InvalidPayload(f"{error} ({canonical_fallback.at(place)})", hint=HINT)
+                InvalidPayload(f"{error} ({canonical_fallback.format_place(place)})", hint=HINT)
             ) from None
 
     def _refusal(self, error: InvalidPayload) -> InvalidPayload:

@@ -42,7 +42,7 @@ from holdfast.errors import (
     PlanFailed,
     Withdrawn,
 )
-from holdfast.model.plan import Node, Plan, references, resolve
+from holdfast.model.plan import Node, Plan, find_references, resolve
 
 OnFailure = Literal["stop", "go_on", "skip_dependents"]
 
@@ -124,7 +124,7 @@ async def execute(
         _check(plan, offered)
         return await _Execution(None, plan, offered, on_failure).outcomes()
     with execution.scope("execute"):
-        plan = await plans.to_follow(execution, plan, lambda candidate: _check(candidate, offered))
+        plan = await plans.choose_plan(execution, plan, lambda candidate: _check(candidate, offered))
         return await _Execution(execution, plan, offered, on_failure).outcomes()
 
 
@@ -158,7 +158,7 @@ def _check(plan: Plan, offered: Mapping[str, Callee]) -> None:
             tool_names = ", ".join(sorted(offered)) or "none"
             msg = f"node {node.name!r} calls {node.tool!r}, which is not among the tools ({tool_names})"
             raise InvalidPlan(msg, hint=_PASS_TOOLS)
-        later = {name for name, value in node.args.items() if next(references(value), None) is not None}
+        later = {name for name, value in node.args.items() if next(find_references(value), None) is not None}
         literals = {name: resolve(value, {}) for name, value in node.args.items() if name not in later}
         try:
             callee.admit({**node.args, **literals}, later)
@@ -219,7 +219,7 @@ class _Execution:
             case "skip_dependents":
                 return all(name in self._outputs for name in node.waits_for)
             case _:
-                return all(ref.node in self._outputs for ref in references(node.args))
+                return all(ref.node in self._outputs for ref in find_references(node.args))
 
     async def _outcome(self, node: Node) -> NodeOutcome:
         callee = self._offered[node.tool]
@@ -243,11 +243,11 @@ class _Execution:
 
     def _note_start(self, node: Node) -> None:
         if self._execution is not None:
-            plans.node_started(self._execution, self._plan.recorded_as, node.name)
+            plans.record_node_start(self._execution, self._plan.recorded_as, node.name)
 
     def _note_end(self, node: Node, outcome: str) -> None:
         if self._execution is not None and not self._execution.stopping:
-            plans.node_finished(self._execution, self._plan.recorded_as, node.name, outcome)
+            plans.record_node_outcome(self._execution, self._plan.recorded_as, node.name, outcome)
 
     def _stopped(self, outcomes: dict[str, NodeOutcome]) -> PlanFailed:
         """The error that says where the plan stopped. The errors of the nodes are its cause, so that their calls are

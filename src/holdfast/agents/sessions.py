@@ -48,7 +48,7 @@ class Turn:
     def __init__(
         self,
         engine: session_turns.SessionTurn,
-        start: session_turns.Begun,
+        start: session_turns.TurnStart,
         history: list[Message],
         state: Any,
     ) -> None:
@@ -211,7 +211,7 @@ class SessionAgent:
         return committed
 
     async def _loaded(
-        self, engine: session_turns.SessionTurn, start: session_turns.Begun
+        self, engine: session_turns.SessionTurn, start: session_turns.TurnStart
     ) -> tuple[list[Message], Any]:
         """The conversation so far, and the state after it. The conversation is cached between its turns, so that the
         two hundredth turn costs as much as the tenth."""
@@ -234,7 +234,9 @@ class SessionAgent:
         return f"<session {self.name}>"
 
 
-async def _branched(engine: session_turns.SessionTurn, start: session_turns.Begun) -> session_turns.Begun:
+async def _branched(
+    engine: session_turns.SessionTurn, start: session_turns.TurnStart
+) -> session_turns.TurnStart:
     """The start of the turn: a message may name the node that it follows; then the turn is a branch there, in the
     frame of that node."""
     payload = start.inputs[0].payload

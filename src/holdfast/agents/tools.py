@@ -114,12 +114,12 @@ class Tool(Generic[P, R], metaclass=_ToolType):
                 value = await self.outcome(arguments)
             else:
                 execution = current[0]
-                matched = execution.meet(
+                matched = execution.identify_call(
                     self.name, self._same(arguments) if self.terms.relaunch else arguments
                 )
                 recorded = matched[3]
                 # A recorded result is returned without building the call.
-                if recorded is not None and execution.recalls(recorded):
+                if recorded is not None and execution.deliver_recorded(recorded):
                     value = recorded.result
                 else:
                     value = await execution.call(self._asked(arguments), matched)

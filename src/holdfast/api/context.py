@@ -26,7 +26,7 @@ from holdfast.model.jobs import DEFAULT_NAMESPACE, JobFilter, JobHead, JobRecord
 from holdfast.model.limits import ROWS_PER_PAGE_MAX
 from holdfast.model.mailbox import MailDraft
 from holdfast.registry.registry import Registry
-from holdfast.registry.store_registry import StorePlace
+from holdfast.registry.store_registry import StoreEntries
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 
@@ -56,7 +56,7 @@ class ApiContext:
     @property
     def registry(self) -> Registry:
         if self.external_registry is None:
-            self.external_registry = Registry(StorePlace(self.store, self.namespace), self.clock.wall_us)
+            self.external_registry = Registry(StoreEntries(self.store, self.namespace), self.clock.wall_us)
         return self.external_registry
 
     @property

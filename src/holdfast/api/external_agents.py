@@ -19,11 +19,11 @@ from holdfast.model.agent_registry import (
     NAMES_MAX,
     TASKS_MAX,
     AgentEntry,
+    AgentFilter,
     AgentStatus,
-    Changes,
-    Seen,
+    EntryChanges,
+    StoredEntry,
     Visibility,
-    Which,
     root_guid,
 )
 from holdfast.model.ids import check_name
@@ -99,7 +99,7 @@ async def heartbeat_agent(api: ApiContext, request: HeartbeatAgent) -> AgentEntr
     )
 
 
-class UpdateAgent(Changes, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class UpdateAgent(EntryChanges, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Changes of a registry entry; omitted fields stay."""
 
     agent: Name
@@ -108,7 +108,7 @@ class UpdateAgent(Changes, frozen=True, kw_only=True, rename="camel", forbid_unk
 @operation("PATCH", "/api/agents/{agent}", scope=AccessScope.WORK, errors=ENTRY_ERRORS)
 async def update_agent(api: ApiContext, request: UpdateAgent) -> AgentEntryView:
     """Update the entry of an external agent; omitted fields stay."""
-    changes = Changes(**{name: getattr(request, name) for name in Changes.__struct_fields__})
+    changes = EntryChanges(**{name: getattr(request, name) for name in EntryChanges.__struct_fields__})
     return _view(api, await api.registry.update(check_name(request.agent, "guid"), changes))
 
 
@@ -143,7 +143,9 @@ async def list_entries(api: ApiContext, query: ListEntries) -> list[AgentEntryVi
     check_names(
         type=query.agent_type, capability=query.capability, project=query.project_id, viewer=query.viewer
     )
-    page = await api.registry.list(Which(**msgspec.structs.asdict(query)), limit=ENTRIES_MAX, cursor=None)
+    page = await api.registry.list(
+        AgentFilter(**msgspec.structs.asdict(query)), limit=ENTRIES_MAX, cursor=None
+    )
     return [_view(api, entry) for entry in page]
 
 
@@ -158,7 +160,7 @@ def registry_view(api: ApiContext) -> RegistryView:
     )
 
 
-def _view(api: ApiContext, entry: Seen) -> AgentEntryView:
+def _view(api: ApiContext, entry: StoredEntry) -> AgentEntryView:
     return entry_view(entry, api.registry.now_us(), api.registry.health().source)
 
 

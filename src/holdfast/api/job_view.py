@@ -10,7 +10,7 @@ from holdfast.api.job_needs import find_causes, needs_of
 from holdfast.api.job_records import BudgetView, Checked, EventView, JobView
 from holdfast.api.job_snapshot import Loaded
 from holdfast.api.plan_view import plans_of
-from holdfast.engine.verify.journal_checks import judge_alone
+from holdfast.engine.verify.journal_checks import check_journal_alone
 from holdfast.model import budget as money
 from holdfast.model import canonical
 from holdfast.model import events as e
@@ -36,7 +36,7 @@ def view_event(sealed: SealedEvent) -> EventView:
 def check_journal(head: JobHead, sealed: Sequence[SealedEvent]) -> Checked:
     """Recomputes the journal from its first event, and compares the head with it."""
     violations = tuple(
-        f"{violation.invariant}: {violation.detail}" for violation in judge_alone(head, list(sealed))
+        f"{violation.invariant}: {violation.detail}" for violation in check_journal_alone(head, list(sealed))
     )
     if not violations and (len(sealed), sealed[-1].hash) != (head.head_seq, head.head_hash):
         violations = (f"I5: the head is at event {head.head_seq}, the journal at {len(sealed)}",)

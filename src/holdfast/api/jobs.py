@@ -21,7 +21,7 @@ from holdfast.model import canonical
 from holdfast.model.access import AccessScope
 from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.ids import check_name
-from holdfast.model.jobs import DEFAULT_QUEUE, JobDraft, JobFilter, JobHead, JobRecord, Submitted
+from holdfast.model.jobs import DEFAULT_QUEUE, JobDraft, JobFilter, JobHead, JobRecord, SubmittedJob
 from holdfast.model.limits import EVENTS_PER_PAGE_MAX, PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT
 from holdfast.model.page import Page
 from holdfast.model.states import HELD, MOVES, NOWHERE, TERMINAL, Status, WaitReason, parse_status
@@ -57,7 +57,7 @@ class SubmitJob(OperationRequest, frozen=True, kw_only=True, rename={"job_id": "
     submits=True,
     location=JOB_PATH,
 )
-async def submit_job(api: ApiContext, request: SubmitJob) -> Submitted:
+async def submit_job(api: ApiContext, request: SubmitJob) -> SubmittedJob:
     """Submit a job."""
     draft = JobDraft(
         kind=request.kind,
@@ -100,7 +100,7 @@ class ForkJob(OperationRequest, frozen=True, kw_only=True, rename={"fork_id": "i
     submits=True,
     location=JOB_PATH,
 )
-async def fork_job(api: ApiContext, request: ForkJob) -> Submitted:
+async def fork_job(api: ApiContext, request: ForkJob) -> SubmittedJob:
     """Fork a job: create a job that shares its history up to a step and runs the rest itself."""
     from holdfast.engine.fork import SAME, fork
 

@@ -29,7 +29,7 @@ import msgspec
 from holdfast.api.context import ApiContext
 from holdfast.api.job_records import Accepted, Posted
 from holdfast.model.access import AccessScope
-from holdfast.model.jobs import Submitted
+from holdfast.model.jobs import SubmittedJob
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 R = TypeVar("R")
@@ -38,7 +38,11 @@ KEY_FIELDS: Final = ("operation_id", "request_key", "claim_id")
 """Fields that identify a request, so that it can be sent any number of times."""
 
 _PATH_FIELD: Final = re.compile(r"\{(\w+)(?::path)?\}")
-_STATUSES: Final[dict[Any, tuple[int, ...]]] = {Submitted: (201, 200), Accepted: (200, 202), Posted: (202,)}
+_STATUSES: Final[dict[Any, tuple[int, ...]]] = {
+    SubmittedJob: (201, 200),
+    Accepted: (200, 202),
+    Posted: (202,),
+}
 """HTTP statuses of responses that themselves tell the outcome of the request."""
 
 

@@ -13,9 +13,9 @@ from holdfast.api.job_snapshot import Loaded
 from holdfast.errors import Conflict, InvalidMove, InvalidPayload, NotFound
 from holdfast.model import canonical
 from holdfast.model import events as e
-from holdfast.model.json_schema import misfit
+from holdfast.model.json_schema import find_fault
 from holdfast.model.states import MailKind, WaitReason
-from holdfast.model.step_keys import scope_of, within
+from holdfast.model.step_keys import is_within, scope_of
 
 CHOICES_MAX: Final = 6
 _WORDS: Final = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
@@ -42,11 +42,11 @@ def questions_of(job: Loaded) -> dict[str, Put]:
             case e.SignalTaken(name=name, mail_seq=mail_seq) if name in questions:
                 if mail_seq is None:
                     _end(questions, name, "the time to answer is over")
-                elif misfit(bodies[mail_seq], questions[name].asked.schema) is None:
+                elif find_fault(bodies[mail_seq], questions[name].asked.schema) is None:
                     _end(questions, name, "it has been answered")
             case e.CallCancelled(step_key=step_key):
                 for name, question in questions.items():
-                    if within(scope_of(question.asked.step_key), step_key):
+                    if is_within(scope_of(question.asked.step_key), step_key):
                         _end(questions, name, "the code does not wait for it any more")
             case e.CheckpointSaved():
                 questions = {}
@@ -65,7 +65,7 @@ def _unread(job: Loaded, question: Put) -> bool:
         mail.kind is MailKind.SIGNAL
         and mail.name == question.asked.question_id
         and mail.mail_seq > job.job.mail_seq
-        and misfit(mail.body, question.asked.schema) is None
+        and find_fault(mail.body, question.asked.schema) is None
         for mail in job.letters
     )
 
@@ -85,7 +85,7 @@ def check_answer(job: Loaded, name: str, body: Any, *, now: int) -> None:
     if question.asked.due_at is not None and question.asked.due_at <= now:
         msg = f"the question {question.asked.question!r} is not open: the time to answer is over"
         raise InvalidMove(msg, hint=look)
-    if (why := misfit(body, question.asked.schema)) is not None:
+    if (why := find_fault(body, question.asked.schema)) is not None:
         msg = f"the answer does not match the schema of {question.asked.question!r}: {why}"
         raise InvalidPayload(msg, hint=f"The schema is: {canonical.encode(question.asked.schema).decode()}")
 
@@ -130,10 +130,10 @@ def _ways(schema: Any) -> list[str]:
 
 def parse_answer(text: str, schema: Any) -> Any:
     """The answer in the text that a person typed: text if the schema takes text, yes or no, or JSON."""
-    if misfit(text, schema) is None:
+    if find_fault(text, schema) is None:
         return text
     boolean = _WORDS.get(text.strip().lower())
-    if boolean is not None and misfit(boolean, schema) is None:
+    if boolean is not None and find_fault(boolean, schema) is None:
         return boolean
     try:
         return canonical.decode(text.encode("utf-8", "surrogatepass"))

@@ -9,7 +9,7 @@ from holdfast.api.job_records import Span, SpanKind, Walk, Walked, WalkedStep
 from holdfast.api.trace import trace_of
 from holdfast.errors import Broken
 from holdfast.model import events as e
-from holdfast.model.hash_chain import SealedEvent, first_break, unseal
+from holdfast.model.hash_chain import SealedEvent, find_break, unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.replay_history import History, Recorded
 from holdfast.model.side_effects import CallStatus, Effect
@@ -26,7 +26,7 @@ class _Past(History):
 def walk_of(head: JobHead, sealed: Sequence[SealedEvent], *, now: int) -> Walk:
     """The calls since the last commit of state, in the order in which the code gets their results; those without an
     outcome come last."""
-    if first_break(head.job_id, sealed) is not None:
+    if find_break(head.job_id, sealed) is not None:
         msg = f"the journal of job {head.job_id} is damaged"
         raise Broken(msg)
     past = _Past()

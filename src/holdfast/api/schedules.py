@@ -40,10 +40,10 @@ class CreateSchedule(OperationRequest, frozen=True, kw_only=True, rename={"sched
 )
 async def create_schedule(api: ApiContext, request: CreateSchedule) -> Created[Schedule]:
     """Create a schedule (cron). Repeating the request changes nothing; the same id with other times is a conflict."""
-    from holdfast.engine.cron import after
+    from holdfast.engine.cron import compile_cron
 
     try:
-        next_at = after(request.cron, request.time_zone)(api.store.clock.calendar_us())
+        next_at = compile_cron(request.cron, request.time_zone)(api.store.clock.calendar_us())
     except InvalidSetting as error:
         raise InvalidPayload(str(error), hint=error.hint) from None
     new = check_schedule(

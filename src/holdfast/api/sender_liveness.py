@@ -11,7 +11,7 @@ from holdfast.api.job_snapshot import Loaded
 from holdfast.engine.host_processes import HostProcesses
 from holdfast.errors import InvalidMove
 from holdfast.model.events import JobClaimed, ToolCalled, ToolFailed
-from holdfast.model.worker_identity import identity_in, is_neighbour, short
+from holdfast.model.worker_identity import identity_in, is_neighbour, short_name
 from holdfast.model.worker_presence import SeenWorker, WorkerState
 from holdfast.store.contract import Store
 
@@ -41,7 +41,7 @@ async def check_not_standing_still(store: Store, job: Loaded, step_key: str, gen
         "End its process" if identity is None else f"End its process (kill -9 {identity.pid} on its host)"
     )
     msg = (
-        f"worker {short(sender)}, which sent the call, is stopped but alive and may still send it: "
+        f"worker {short_name(sender)}, which sent the call, is stopped but alive and may still send it: "
         "it is too early to decide that it did not happen"
     )
     raise InvalidMove(

@@ -27,7 +27,7 @@ from holdfast.model.side_effects import Effect
 from holdfast.model.stall_report import arrange_report
 from holdfast.model.states import TERMINAL
 from holdfast.model.time import to_iso
-from holdfast.model.worker_identity import short
+from holdfast.model.worker_identity import short_name
 
 OPEN: Final = "open"
 UNNAMED: Final = "an unnamed person"
@@ -325,7 +325,7 @@ class _Reader:
                 self._claimed_at = sealed.at
                 taken_over, self._lost = event.takeover or self._lost, False
                 if find_parent(event.worker) is not None:
-                    text = f"claimed by {short(event.worker)}, in a process of its own{self._attempt()}"
+                    text = f"claimed by {short_name(event.worker)}, in a process of its own{self._attempt()}"
                     self.seam(sealed, SeamKind.CLAIMED, text, event.worker)
                     why = "The job runs in a process of its own, because its workers died"
                     self._note(sealed, f"{why}. If that process dies as well, the job is the cause.")
@@ -334,14 +334,14 @@ class _Reader:
                     self.seam(
                         sealed,
                         SeamKind.CLAIMED,
-                        f"claimed by {short(event.worker)}{self._attempt()}",
+                        f"claimed by {short_name(event.worker)}{self._attempt()}",
                         event.worker,
                     )
                     return
-                text = f"{short(event.worker)} took over from {short(before)}{self._attempt()}"
+                text = f"{short_name(event.worker)} took over from {short_name(before)}{self._attempt()}"
                 self.seam(sealed, SeamKind.TAKEOVER, text, event.worker)
                 used = f"{count_outcomes(self._results)} replayed, not called again"
-                why = f"The lease of {short(before)} had expired"
+                why = f"The lease of {short_name(before)} had expired"
                 self._note(
                     sealed, f"{why}; {used}." if self._results else f"{why}; no result had been recorded."
                 )
@@ -376,7 +376,7 @@ class _Reader:
                 self.seam(sealed, SeamKind.CREATED, f"{event.kind} {how}")
             case e.JobRequeued() if event.takeover:  # a sweep found it; its next claim is a takeover
                 self._lost = True
-                ran_out = f"the lease of {short(event.holder or 'its worker')} expired"
+                ran_out = f"the lease of {short_name(event.holder or 'its worker')} expired"
                 self.seam(
                     sealed, SeamKind.REQUEUED, event.why if event.why.startswith(DIED_ALONE) else ran_out
                 )

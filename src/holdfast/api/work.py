@@ -38,8 +38,8 @@ from holdfast.model.work import (
     LEASE_US,
     PREFERENCE_US,
     Work,
+    WorkFilter,
     WorkStatus,
-    WorkWhich,
     draft_of,
     holder_of,
     kinds_for,
@@ -144,7 +144,7 @@ async def list_work(api: ApiContext, request: ListWork) -> WorkList:
     check_names(capability=request.capability, boundary=request.boundary, project=request.project_id)
     requested_status = request.status
     status, is_dead = (None, None) if requested_status is None else _STATUSES[requested_status]
-    work_filter = WorkWhich(
+    work_filter = WorkFilter(
         namespace=api.namespace,
         status=status,
         dead=is_dead,

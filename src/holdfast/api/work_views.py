@@ -7,7 +7,7 @@ import msgspec
 from holdfast.api.work_records import AgentEntryView, ClaimedWork, WorkView
 from holdfast.engine.external_work import WorkItemState
 from holdfast.engine.recovery import causes_of
-from holdfast.model.agent_registry import Seen, status_of
+from holdfast.model.agent_registry import StoredEntry, status_of
 from holdfast.model.events import (
     JobClaimed,
     JobCompleted,
@@ -86,7 +86,7 @@ def view_claimed_work(grant: Grant, item: WorkItemState, ttl_us: int, now: int) 
     )
 
 
-def entry_view(registered: Seen, now: int, source: str) -> AgentEntryView:
+def entry_view(registered: StoredEntry, now: int, source: str) -> AgentEntryView:
     """The entry with its current status and its source."""
     fields = {name: getattr(registered.entry, name) for name in registered.entry.__struct_fields__}
     return AgentEntryView(**{**fields, "status": status_of(registered, now)}, source=source)

@@ -10,7 +10,7 @@ from holdfast.api.worker_drain import ask_to_drain
 from holdfast.model.access import AccessScope
 from holdfast.model.ids import check_name
 from holdfast.model.page import Page
-from holdfast.model.worker_identity import short
+from holdfast.model.worker_identity import short_name
 from holdfast.model.worker_presence import SeenWorker
 
 
@@ -61,7 +61,7 @@ def worker_view(worker: SeenWorker) -> WorkerView:
     presence, offer = worker.presence, worker.presence.offer
     return WorkerView(
         worker=presence.worker,
-        label=short(presence.worker),
+        label=short_name(presence.worker),
         state=worker.state,
         host=presence.host,
         pid=presence.pid,

@@ -29,7 +29,7 @@ def main() -> None:
         follow_parent(signal.SIGKILL if _HANDED in os.environ else signal.SIGCONT)
     from holdfast.cli.entry_point import run
     from holdfast.cli.root import holdfast
-    from holdfast.runtime.log_redaction import last_words
+    from holdfast.runtime.log_redaction import write_traceback
 
-    sys.excepthook = last_words
+    sys.excepthook = write_traceback
     sys.exit(run(holdfast))

@@ -30,7 +30,7 @@ from holdfast.model.ids import RandomIds
 from holdfast.model.streams import AttemptSuperseded
 from holdfast.runtime.app import App
 from holdfast.runtime.app_loader import load
-from holdfast.runtime.process import Foreground, Process, open_process
+from holdfast.runtime.process import ForegroundProcess, Process, open_process
 
 
 @click.command()
@@ -59,7 +59,7 @@ async def _chat(agent: str, session_id: str | None, app_at: str | None, where: s
         where,
         offer=app.offer(concurrency=app.concurrency),
         strict=app.strict,
-        process_class=Foreground,
+        process_class=ForegroundProcess,
         serving=False,
         on_undurable=app.choose_on_undurable("warn"),
     )

@@ -20,7 +20,7 @@ from holdfast.runtime import supervisor_link
 from holdfast.runtime.app import App
 from holdfast.runtime.app_loader import load
 from holdfast.runtime.isolated_process import open_isolated
-from holdfast.runtime.isolation import HANDED, Handed
+from holdfast.runtime.isolation import HANDED, Handover
 from holdfast.runtime.process import RunOptions
 from holdfast.store import address
 
@@ -48,13 +48,13 @@ def run_isolated(app_at: str | None, where: str, *, log_format: str, log_level: 
     if not encoded:
         msg = "no worker has handed a job to this process"
         raise Misuse(msg, hint="Start a worker: holdfast worker app.py")
-    handed = msgspec.json.decode(encoded, type=Handed)
+    handed = msgspec.json.decode(encoded, type=Handover)
     with logging_as(log_format, log_level) as log:
         app = App(where) if app_at is None else load(app_at)
         sys.exit(wait_for(_drive(app, where, handed, log.set_worker)))
 
 
-async def _drive(app: App, where: str, handed: Handed, set_worker: Callable[[str], None]) -> int:
+async def _drive(app: App, where: str, handed: Handover, set_worker: Callable[[str], None]) -> int:
     """Runs the job; returns the exit status: that of an unavailable store, or 0."""
     options = RunOptions(strict=app.strict, on_undurable=app.choose_on_undurable("warn"))
     async with open_isolated(app.programs(), where, handed, options) as worker:
@@ -62,6 +62,6 @@ async def _drive(app: App, where: str, handed: Handed, set_worker: Callable[[str
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, worker.drain)
         loop.add_signal_handler(signal.SIGINT, lambda: worker.drain(at_once=True))
-        supervisor_link.ready(worker.name)
+        supervisor_link.report_ready(worker.name)
         await worker.work()
         return STORE_AWAY if worker.is_store_away else 0

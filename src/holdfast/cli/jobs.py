@@ -21,7 +21,7 @@ from holdfast.model.jobs import JobFilter, JobRecord
 from holdfast.model.page import Page
 from holdfast.model.side_effects import Effect
 from holdfast.model.states import Status, WaitReason, parse_status
-from holdfast.model.worker_identity import short
+from holdfast.model.worker_identity import short_name
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -187,7 +187,7 @@ def job(job_id: str, where: str, *, as_json: bool) -> None:
         _show_need(console, need)
     console.print()
     if view.worker:
-        console.print(render.text(f"Running on worker {short(view.worker)}."))
+        console.print(render.text(f"Running on worker {short_name(view.worker)}."))
     elif view.status is Status.PENDING:
         console.print(render.text("Ready: the next free worker that has its code claims it."))
     console.print(_line("timeline", f"holdfast trace {view.job_id}", "cyan"), soft_wrap=True)
@@ -228,7 +228,7 @@ def _facts(job: JobView, width: int) -> list[tuple[str, object]]:
     if job.claims:
         counts = {"failed attempt": job.attempts, "takeover": job.takeovers}
         used = ", ".join(_count(number, noun) for noun, number in counts.items() if number)
-        last = f", last by {short(job.last_worker)}" if job.last_worker else ""
+        last = f", last by {short_name(job.last_worker)}" if job.last_worker else ""
         rows.append(("claims", f"{job.claims}{f' ({used})' if used else ''}{last}"))
     if job.worker is not None and find_parent(job.worker) is not None:
         rows.append(("isolated", f"since {when(job.changed_at)}, in a process of its own: its workers died"))
@@ -412,7 +412,7 @@ def _cause(cause: Any) -> list[tuple[str, object]]:
         return [("cause", render.text(render.short(cause, 300), "red"))]
     error, at, worker = cause.get("error"), cause.get("at"), cause.get("holder")
     where = [render.instant(at)] if isinstance(at, int) else []
-    where += [f"on {short(str(worker))}"] if worker else []
+    where += [f"on {short_name(str(worker))}"] if worker else []
     head = "  ".join([*where, str(cause.get("why", "")) if error is None else format_error(error)])
     return [("cause", render.text(head, "red")), *_traceback(error)]
 

@@ -22,7 +22,7 @@ import click
 from holdfast.cli.output import plain
 from holdfast.engine.log_context import get_context
 from holdfast.errors import InvalidSetting
-from holdfast.model.worker_identity import short
+from holdfast.model.worker_identity import short_name
 
 FORMATS: Final = ("text", "json")
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -116,7 +116,7 @@ class Text(_Form):
         at = _instant(record).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
         fields = self.belongs(record)
         if "worker" in fields:
-            fields["worker"] = short(fields["worker"])
+            fields["worker"] = short_name(fields["worker"])
         about = "".join(f" {_SHORT.get(name, name)}={value}" for name, value in fields.items())
         line = f"{at} {record.levelname} {record.name}: {record.getMessage()}" + (about and f" {about}")
         trouble = self.trouble(record)

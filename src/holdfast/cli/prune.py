@@ -9,7 +9,7 @@ from holdfast.cli.options import json_option, store_option
 from holdfast.cli.output import plain, show, wait_for
 from holdfast.engine.retention import RetentionReport
 from holdfast.engine.retention import prune as prune_store
-from holdfast.model.retention import How, RetentionPolicy
+from holdfast.model.retention import PruneMode, RetentionPolicy
 from holdfast.model.time import parse_duration
 
 
@@ -20,11 +20,11 @@ from holdfast.model.time import parse_duration
 @click.option(
     "--erase-bodies",
     "how",
-    flag_value=How.ERASE.value,
-    default=How.ERASE.value,
+    flag_value=PruneMode.ERASE.value,
+    default=PruneMode.ERASE.value,
     help="Keep jobs, input and output; erase the contents of steps and messages.  [default]",
 )
-@click.option("--remove", "how", flag_value=How.REMOVE.value, help="Remove the jobs; tombstones stay.")
+@click.option("--remove", "how", flag_value=PruneMode.REMOVE.value, help="Remove the jobs; tombstones stay.")
 @click.option("--dry-run", is_flag=True, help="Count only; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @store_option
@@ -38,9 +38,9 @@ def prune(older_than: str, how: str, where: str, *, dry_run: bool, yes: bool, as
 
     Example: holdfast db prune --older-than 30d --dry-run
     """
-    policy = RetentionPolicy(older_than_us=parse_duration(older_than), how=How(how))
+    policy = RetentionPolicy(older_than_us=parse_duration(older_than), how=PruneMode(how))
     if not (yes or dry_run):
-        action = "Erase the bodies of" if policy.how is How.ERASE else "Remove"
+        action = "Erase the bodies of" if policy.how is PruneMode.ERASE else "Remove"
         click.confirm(
             f"{action} jobs that ended more than {plain(older_than)} ago in {plain(where)}?",
             abort=True,
@@ -59,7 +59,7 @@ def prune(older_than: str, how: str, where: str, *, dry_run: bool, yes: bool, as
         show(report, as_json=True)
         return
     outcome = "would be " if dry_run else ""
-    outcome += "erased" if policy.how is How.ERASE else "removed"
+    outcome += "erased" if policy.how is PruneMode.ERASE else "removed"
     click.echo(
         f"{report.jobs} jobs {outcome}: {report.events} events, {report.size} bytes; "
         f"{report.blobs} blobs, {report.blob_bytes} bytes"

@@ -16,13 +16,13 @@ from holdfast.cli.output import plain, table, to_json, wait_for
 from holdfast.cli.render import short
 from holdfast.cli.run import code_of
 from holdfast.client.client import SAME
-from holdfast.engine.replay_check import Difference, Replayed, replay_journal
+from holdfast.engine.replay_check import Difference, ReplayResult, replay_journal
 from holdfast.engine.replay_check import replay as replay_job
 from holdfast.engine.runner_config import Program
 from holdfast.errors import InvalidSetting, NotFound
 from holdfast.model import canonical
 from holdfast.model.hash_chain import SealedEvent
-from holdfast.model.jobs import Submitted
+from holdfast.model.jobs import SubmittedJob
 from holdfast.model.work import plain_kind
 from holdfast.runtime.app import App
 from holdfast.runtime.app_loader import load
@@ -56,7 +56,7 @@ def replay(job_id: str, app_at: str | None, where: str, *, as_json: bool) -> Non
     sys.exit(0 if outcome.same else 1)
 
 
-async def _replay(job_id: str, app_at: str | None, where: str) -> Replayed:
+async def _replay(job_id: str, app_at: str | None, where: str) -> ReplayResult:
     if app_at is not None and server():
         return await _replay_from_afar(job_id, app_at, where)
     app = load(app_at or await code_of(where, job_id))
@@ -90,7 +90,7 @@ def _show_walk(walk: Walk, *, as_json: bool) -> None:
     click.echo(f"{len(rows)} recorded steps; no code was run. To run it: --app app.py", err=True)
 
 
-async def _replay_from_afar(job_id: str, app_at: str, where: str) -> Replayed:
+async def _replay_from_afar(job_id: str, app_at: str, where: str) -> ReplayResult:
     """Replays the local code over a journal from the server. Its hashes are recomputed here."""
     async with client_at(where) as client:
         job, events = await client.get(job_id), await client.events(job_id)
@@ -178,7 +178,7 @@ def fork(
     """
     other: Any = SAME if changed is None else parse_argument(changed)
 
-    async def work() -> Submitted:
+    async def work() -> SubmittedJob:
         async with client_at(where) as client:
             point = int(at) if at.isdecimal() else await find_step(client, job_id, at)
             results = {

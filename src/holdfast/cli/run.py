@@ -24,7 +24,7 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.states import TERMINAL, WaitReason
 from holdfast.runtime.app import App
 from holdfast.runtime.app_loader import load
-from holdfast.runtime.process import Foreground, Process, open_process
+from holdfast.runtime.process import ForegroundProcess, Process, open_process
 
 INTERRUPTED = 130
 
@@ -98,7 +98,7 @@ async def _run(
         where,
         offer=app.offer(concurrency=app.concurrency),
         strict=app.strict,
-        process_class=Foreground,
+        process_class=ForegroundProcess,
         serving=False,
         ends_when_blocked=True,
         isolated_command=make_isolated_command(code, where),

@@ -145,7 +145,7 @@ def _made(where: str, settings: Settings, token_fd: int | None) -> Service:
 
 
 def _greet(url: str, token: str | None) -> None:
-    if supervisor_link.ready(url):
+    if supervisor_link.report_ready(url):
         return
     click.echo(f"listening on {url}; stop with Ctrl-C", err=True)
     if token is not None:

@@ -16,7 +16,7 @@ from holdfast.cli.output import wait_for
 from holdfast.cli.serve import page_link
 from holdfast.client.keys import new_token
 from holdfast.errors import InvalidSetting
-from holdfast.runtime.supervisor import Part, Supervisor
+from holdfast.runtime.supervisor import SupervisedProcess, Supervisor
 from holdfast.store import address
 
 
@@ -79,8 +79,8 @@ async def _up(app_at: str | None, port: int, workers: int, concurrency: int | No
         names = ["worker"] if workers == 1 else [f"worker-{nth}" for nth in range(1, workers + 1)]
         supervisor = Supervisor(
             [
-                Part("api", api, shared=(listening.fileno(), token_file.fileno())),
-                *(Part(name, worker) for name in names),
+                SupervisedProcess("api", api, shared=(listening.fileno(), token_file.fileno())),
+                *(SupervisedProcess(name, worker) for name in names),
             ],
             tell=lambda message: click.echo(f"  {message}", err=True),
             up=lambda: _greet(url_of(listening), where, token),

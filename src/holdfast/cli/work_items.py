@@ -18,7 +18,7 @@ from holdfast.client.client import Client
 from holdfast.errors import InvalidPayload, NotOver
 from holdfast.model.time import from_iso
 from holdfast.model.work import WorkStatus
-from holdfast.model.worker_identity import short
+from holdfast.model.worker_identity import short_name
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -208,7 +208,7 @@ def _show(view: WorkView, *, as_json: bool) -> None:
         ("priority", view.priority),
         ("deadline", view.deadline),
         ("project", view.project_id),
-        ("held by", view.assigned_to and short(view.assigned_to)),
+        ("held by", view.assigned_to and short_name(view.assigned_to)),
         ("since", view.assigned_at and render.instant(from_iso(view.assigned_at))),
         (
             "progress",
@@ -242,7 +242,7 @@ def _listed(items: Sequence[WorkView]) -> Table:
             render.text(item.id),
             render.text(item.status, render.STYLES.get(item.status, "yellow")),
             render.text(item.capability),
-            render.text(short(item.assigned_to or "")[:12]),
+            render.text(short_name(item.assigned_to or "")[:12]),
             "" if item.progress is None else f"{item.progress}%",
             render.text(item.description),
         )

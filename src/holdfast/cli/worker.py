@@ -189,7 +189,7 @@ async def _work(
             ", ".join(sorted({*app.agents, *app.sessions}))
             or "configured agents only (the application declares none)"
         )
-        if not supervisor_link.ready(kinds):
+        if not supervisor_link.report_ready(kinds):
             click.echo(f"working on {kinds}; stop with Ctrl-C", err=True)
         await process.wait_until_done()
 

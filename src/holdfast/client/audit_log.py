@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.model.audit import SealedAct, breaks
+from holdfast.model.audit import SealedAct, find_breaks
 from holdfast.model.hash_chain import EMPTY, Head
 from holdfast.store.contract import Store
 
@@ -32,7 +32,7 @@ async def verify_audit_log(store: Store, namespace: str, *, last: int) -> Audite
         )
         if not page:
             break
-        faults += breaks(namespace, head, page)
+        faults += find_breaks(namespace, head, page)
         head = Head(page[-1].seq, page[-1].hash)
         tail = (*tail, *page)[-last:]
     if head != end:

@@ -46,11 +46,11 @@ from holdfast.api.work_records import (
 from holdfast.client.client import SAME, Client
 from holdfast.client.http import RemoteClient
 from holdfast.client.in_process import EmbeddedClient
-from holdfast.model.agent_registry import AgentStatus, Changes, Visibility
+from holdfast.model.agent_registry import AgentStatus, EntryChanges, Visibility
 from holdfast.model.budget import Budget
 from holdfast.model.ids import RandomIds
 from holdfast.model.inbox import Delivery, SlotPolicy
-from holdfast.model.jobs import DEFAULT_QUEUE, JobFilter, JobRecord, Submitted
+from holdfast.model.jobs import DEFAULT_QUEUE, JobFilter, JobRecord, SubmittedJob
 from holdfast.model.limits import PRIORITY_DEFAULT, ROWS_PER_PAGE_DEFAULT
 from holdfast.model.page import Page
 from holdfast.model.queue_limits import QueueLimits
@@ -150,7 +150,7 @@ class BlockingClient:
         priority: int = PRIORITY_DEFAULT,
         session_id: str | None = None,
         ready_at: int = 0,
-    ) -> Submitted:
+    ) -> SubmittedJob:
         """Creates a durable job. Its id or its request key identifies the request: sent again, it is the same job;
         with other content, KeyReused."""
         return self._run(
@@ -229,7 +229,7 @@ class BlockingClient:
         edits: Mapping[str, Any] | None = None,
         by: str = "",
         why: str = "",
-    ) -> Submitted:
+    ) -> SubmittedJob:
         """Creates a job with everything that this one recorded before `at`; it executes the rest itself.
 
         `at` is a step key (that step is executed again) or the number of the first event that is not shared. `edits`:
@@ -769,7 +769,7 @@ class BlockingClient:
             self._client.heartbeat_agent(guid, status=status, current_task_count=current_task_count)
         )
 
-    def update_agent(self, guid: str, changes: Changes) -> AgentEntryView:
+    def update_agent(self, guid: str, changes: EntryChanges) -> AgentEntryView:
         """Changes these values of the entry. Omitted ones stay."""
         return self._run(self._client.update_agent(guid, changes))
 

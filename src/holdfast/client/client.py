@@ -61,11 +61,11 @@ from holdfast.api.work_records import (
 )
 from holdfast.errors import NotOver
 from holdfast.model import budget as money
-from holdfast.model.agent_registry import AgentStatus, Changes, Visibility
+from holdfast.model.agent_registry import AgentStatus, EntryChanges, Visibility
 from holdfast.model.budget import Budget
 from holdfast.model.ids import IdSource
 from holdfast.model.inbox import Delivery, SlotPolicy
-from holdfast.model.jobs import DEFAULT_QUEUE, JobFilter, JobRecord, Submitted
+from holdfast.model.jobs import DEFAULT_QUEUE, JobFilter, JobRecord, SubmittedJob
 from holdfast.model.limits import (
     EVENTS_PER_PAGE_MAX,
     PRIORITY_DEFAULT,
@@ -140,7 +140,7 @@ class Client:
         priority: int = PRIORITY_DEFAULT,
         session_id: str | None = None,
         ready_at: int = 0,
-    ) -> Submitted:
+    ) -> SubmittedJob:
         """Creates a durable job. Its id or its request key identifies the request: sent again, it is the same job;
         with other content, KeyReused."""
         request = jobs.SubmitJob(
@@ -257,7 +257,7 @@ class Client:
         edits: Mapping[str, Any] | None = None,
         by: str = "",
         why: str = "",
-    ) -> Submitted:
+    ) -> SubmittedJob:
         """Creates a job with everything that this one recorded before `at`; it executes the rest itself.
 
         `at` is a step key (that step is executed again) or the number of the first event that is not shared. `edits`:
@@ -848,7 +848,7 @@ class Client:
         )
         return await self.call(external_agents.heartbeat_agent, request)
 
-    async def update_agent(self, guid: str, changes: Changes) -> AgentEntryView:
+    async def update_agent(self, guid: str, changes: EntryChanges) -> AgentEntryView:
         """Changes these values of the entry. Omitted ones stay."""
         request = external_agents.UpdateAgent(agent=guid, **msgspec.structs.asdict(changes))
         return await self.call(external_agents.update_agent, request)

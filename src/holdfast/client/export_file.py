@@ -22,9 +22,9 @@ import msgspec
 from holdfast.client import signing
 from holdfast.errors import HoldfastError, InvalidPayload
 from holdfast.model import canonical
-from holdfast.model.hash_chain import Head, SealedEvent, first_break
+from holdfast.model.hash_chain import Head, SealedEvent, find_break
 from holdfast.model.limits import BLOB_BYTES_MAX, MIB
-from holdfast.model.states import Status, move
+from holdfast.model.states import Status, next_status
 
 FORMAT: Final = "holdfast-export"
 VERSION: Final = 1
@@ -224,7 +224,7 @@ def _event(match: re.Match[bytes]) -> SealedEvent:
 
 
 def _by_chain(events: list[SealedEvent], manifest: Manifest) -> Iterator[str]:
-    broken = first_break(manifest.job_id, events)
+    broken = find_break(manifest.job_id, events)
     if broken is not None:
         yield f"the hash chain breaks at event {broken}"
         return
@@ -235,7 +235,7 @@ def _by_chain(events: list[SealedEvent], manifest: Manifest) -> Iterator[str]:
         yield "other bodies are erased than the manifest says"
     status: Status | None = None
     for event in events:
-        status = move(status, event.type)
+        status = next_status(status, event.type)
         if status is None:
             yield f"{event.type} at event {event.seq} cannot stand there"
             return

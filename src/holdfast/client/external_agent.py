@@ -36,7 +36,7 @@ from holdfast.api.work_records import AgentEntryView, ClaimedWork
 from holdfast.client.external_work import ANSWER_S, HeldItem, Serves
 from holdfast.client.http import RemoteClient
 from holdfast.client.server_retry import ServerRetry
-from holdfast.engine.loop_sleep import rest
+from holdfast.engine.loop_sleep import sleep_on_loop
 from holdfast.errors import HoldfastError, InvalidPayload, InvalidSetting, NotFound
 from holdfast.model.agent_registry import AgentStatus, Visibility, root_guid, sub_guid
 from holdfast.model.ids import IdSource, RandomIds, check_name
@@ -228,7 +228,7 @@ class ExternalAgent:
     async def _beat_on(self, client: RemoteClient) -> None:
         """Sends heartbeats, so that others find the agent and see whether it has free slots."""
         while True:
-            await rest(
+            await sleep_on_loop(
                 self._beat_s * (0.8 + 0.2 * self._chance())
             )  # a little early, and spread over the agents
 
@@ -283,7 +283,7 @@ class ExternalAgent:
             self._start(client, item, since_us)
         early_s = PACE_S - (self._clock.tick_us() - begun_us) / SECOND
         if not granted and early_s > 0:
-            await self._unless_draining(rest(early_s))
+            await self._unless_draining(sleep_on_loop(early_s))
 
     async def _again(self, error: NotFound | InvalidPayload) -> None:
         """Registers again: the server had lost the entry, or another client has changed its capabilities. From the

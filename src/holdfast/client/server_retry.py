@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from holdfast.engine.loop_sleep import rest
+from holdfast.engine.loop_sleep import sleep_on_loop
 from holdfast.errors import Unavailable
 from holdfast.model.retry import Backoff, delay
 from holdfast.model.time import MILLISECOND, SECOND
@@ -51,7 +51,7 @@ class ServerRetry:
         log.log(
             level, "%s: no answer (attempt %d), retrying in %.1f s: %s", subject, tries, wait_s, _text(error)
         )
-        await rest(wait_s)
+        await sleep_on_loop(wait_s)
 
 
 def _text(error: Exception) -> str:

@@ -32,30 +32,32 @@ async def find_approval(
     if call.terms.approve is None or not call.terms.approve(call.args):
         return None
     for nth in itertools.count():
-        approval_id = _id(execution, step_key, digest, generation, nth)
+        approval_id = _derive_approval_id(execution, step_key, digest, generation, nth)
         approval = execution.history.approvals.get(approval_id)
         if approval is None:
-            approval = _ask(execution, call, approval_id, step_key, digest, generation)
+            approval = _request_approval(execution, call, approval_id, step_key, digest, generation)
         while approval.decision is None:
-            in_time = await execution.waits.look_again(WaitReason.APPROVAL, approval_id, approval.expires_at)
+            in_time = await execution.waits.wait_for_topic(
+                WaitReason.APPROVAL, approval_id, approval.expires_at
+            )
             if not in_time and approval.decision is None:
                 decided = ApprovalDecided(approval_id, EXPIRED, by="", why="the time to answer was over")
                 execution.note(decided, at=execution.job_time(approval.expires_at))
         assert approval.seq is not None
         await execution.turn(approval.seq, approval.at)
         if approval.decision != APPROVED:
-            raise Denied(_said(call.name, approval), by=approval.by)
-        if lasts(execution, approval_id):
+            raise Denied(_describe_denial(call.name, approval), by=approval.by)
+        if is_approval_valid(execution, approval_id):
             return approval_id
     raise AssertionError("unreachable")
 
 
-def lasts(execution: ExecutionContext, approval_id: str | None) -> bool:
+def is_approval_valid(execution: ExecutionContext, approval_id: str | None) -> bool:
     """Whether the call may still be made: it needs no approval, or its approval has not expired."""
     return approval_id is None or execution.latest_us() < execution.history.approvals[approval_id].expires_at
 
 
-def _ask(
+def _request_approval(
     execution: ExecutionContext,
     call: DurableCall,
     approval_id: str,
@@ -76,7 +78,9 @@ def _ask(
     return execution.history.approvals[approval_id]
 
 
-def _id(execution: ExecutionContext, step_key: str, digest: str, generation: int, nth: int) -> str:
+def _derive_approval_id(
+    execution: ExecutionContext, step_key: str, digest: str, generation: int, nth: int
+) -> str:
     """Derives the approval's id. The arguments are part of it: code that changes before the decision requests another
     approval."""
     owner = execution.owner
@@ -84,7 +88,7 @@ def _id(execution: ExecutionContext, step_key: str, digest: str, generation: int
     return "apr_" + hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:26]
 
 
-def _said(tool: str, approval: RecordedApproval) -> str:
+def _describe_denial(tool: str, approval: RecordedApproval) -> str:
     if approval.decision == EXPIRED:
         return f"the approval of {tool} expired"
     return f"{tool} was denied by {approval.by or 'a person'}: {approval.why or 'no reason given'}"

@@ -111,7 +111,9 @@ class IoMonitor:
         self._refuses = on_undurable == "error"
         self._places: set[tuple[str, SourceLine]] = set()
 
-    def look(self, scheduler: ReplayScheduler, run: WatchedRun, event: str, args: tuple[Any, ...]) -> None:
+    def check_action(
+        self, scheduler: ReplayScheduler, run: WatchedRun, event: str, args: tuple[Any, ...]
+    ) -> None:
         """Called when job code is about to do this. Raises, if it is refused."""
         action = _describe(event, args)
         if action is None:
@@ -130,7 +132,7 @@ class IoMonitor:
                 run.owner.job_id,
                 action,
                 place,
-                _remedy(event),
+                _suggest_remedy(event),
             )
 
     def watch_loop(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -149,7 +151,7 @@ class IoMonitor:
         the action."""
         error = InvalidMove(
             f"the agent's own code {action}: that is not recorded, and would be done again whenever the job is resumed",
-            hint=_remedy(event),
+            hint=_suggest_remedy(event),
         )
         if asyncio._get_running_loop() is scheduler.loop:  # noqa: SLF001 - without an error where there is none
             run.fail(error)
@@ -190,17 +192,17 @@ def _hook(
     if event in _events:
         scheduler = _get_job()
         if type(scheduler) is _job_code:
-            _look(scheduler, event, args)
+            _check_event(scheduler, event, args)
 
 
-def _look(scheduler: ReplayScheduler, event: str, args: tuple[Any, ...]) -> None:
+def _check_event(scheduler: ReplayScheduler, event: str, args: tuple[Any, ...]) -> None:
     run: WatchedRun | None = scheduler.run
     monitor = None if run is None else run.io_monitor
     if run is None or monitor is None or (event == _OPEN and not _is_write(args)):
         return
     # In an empty context: what the report does (a log file is opened) is not the job's action.
     try:
-        contextvars.Context().run(monitor.look, scheduler, run, event, args)
+        contextvars.Context().run(monitor.check_action, scheduler, run, event, args)
     except InvalidMove:
         raise
     except Exception:  # a failed report must not break the code
@@ -279,7 +281,7 @@ def _shorten(text: str) -> str:
     return redact(text)[:_DETAIL_MAX]
 
 
-def _remedy(event: str) -> str:
+def _suggest_remedy(event: str) -> str:
     tool = "Put it in a tool: @hf.tool(effect=…)"
     return f"{tool}, or wrap the model client: hf.wrap(client)." if event == _CONNECT else f"{tool}."
 
@@ -287,7 +289,7 @@ def _remedy(event: str) -> str:
 def _find_place(innermost: FrameType, run: WatchedRun) -> SourceLine | None:
     """The author's line that caused the action; None, if an import, logging or our own code caused it."""
     installed: FrameType | None = None
-    for frame in _walk(innermost):
+    for frame in _walk_frames(innermost):
         code = frame.f_code
         if code in _LOOP_BOUNDARIES:
             break
@@ -312,7 +314,7 @@ def _find_place(innermost: FrameType, run: WatchedRun) -> SourceLine | None:
     return None if installed is None else _place_of(installed)
 
 
-def _walk(frame: FrameType | None) -> Iterator[FrameType]:
+def _walk_frames(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back

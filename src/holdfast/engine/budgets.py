@@ -24,7 +24,7 @@ import msgspec
 from holdfast.engine.durable_call import DurableCall, Owner
 from holdfast.engine.execution_context import ExecutionContext
 from holdfast.engine.journal_writer import Recorder, Stamp
-from holdfast.engine.loop_sleep import rest
+from holdfast.engine.loop_sleep import sleep_on_loop
 from holdfast.engine.task_scopes import TaskScope
 from holdfast.errors import Unavailable
 from holdfast.model.append import NOTHING as NO_EXTRAS
@@ -38,8 +38,8 @@ from holdfast.model.budget import (
     Limit,
     Spent,
     add,
-    breach,
     cost,
+    find_breach,
 )
 from holdfast.model.events import BudgetReached, CallCancelled, Event, JobCreated, StepFinished, ToolCalled
 from holdfast.model.lease import Grant
@@ -53,7 +53,7 @@ ONE_ANSWER: Final = Spent(usd_micros=1, tokens=1)
 """The least that a request to a model costs, as far as is known before the answer."""
 
 
-class Reached(msgspec.Struct, frozen=True):
+class ReachedLimit(msgspec.Struct, frozen=True):
     """A limit that the next call would exceed."""
 
     budget_id: str
@@ -89,7 +89,7 @@ class BudgetGuard:
         body: bytes | None = None,
         at: int | None = None,
     ) -> Stamp:
-        event = self._ended(event)
+        event = self._mark_ended(event)
         price = NOTHING if isinstance(event, ToolCalled) and self._is_sent_again(event) else cost(event)
         if price != NOTHING:
             self._charged = add(self._charged, price)
@@ -100,7 +100,7 @@ class BudgetGuard:
             event, row=row, extras=extras, guarded=guarded, progress=progress, body=body, at=at
         )
 
-    def _ended(self, event: Event) -> Event:
+    def _mark_ended(self, event: Event) -> Event:
         """Marks a read as ended. A read that was cancelled was made nevertheless, and costs."""
         if isinstance(event, StepFinished | CallCancelled) and event.step_key in self._reading:
             self._reading.discard(event.step_key)
@@ -133,39 +133,39 @@ class BudgetGuard:
 
     async def afford(self, place: TaskScope, step_key: str, ahead: Spent) -> None:
         """Waits until no limit is exceeded by this spending. If all of the code waits, the job is suspended."""
-        while (reached := await self._reached(place, step_key, ahead)) is not None:
-            self._say(reached)
+        while (reached := await self._find_reached_limit(place, step_key, ahead)) is not None:
+            self._record_reached(reached)
             execution = self._execution
             pause_us = min(MINUTE << min(execution.history.stops.sleeps, 6), HOUR)
             due_at = execution.clock.wall_us() + pause_us
-            await execution.waits.look_again(WaitReason.BUDGET, topic(reached.budget_id), due_at)
+            await execution.waits.wait_for_topic(WaitReason.BUDGET, budget_topic(reached.budget_id), due_at)
 
-    async def _reached(self, place: TaskScope, step_key: str, ahead: Spent) -> Reached | None:
+    async def _find_reached_limit(self, place: TaskScope, step_key: str, ahead: Spent) -> ReachedLimit | None:
         """The limit that this spending would exceed. Before a limit stops the code, everything recorded is made durable
         and the accounts are read again: no amount counts twice, and no raise is missed that was not on disk yet."""
         is_sure = False
         while True:
             settled = self._settled
             with self._execution.busy(), place.within(step_key):
-                accounts = await self._read()
-            late = _more(self._charged, settled)
-            reached = self._broken(accounts, add(late, Spent(tool_calls=len(self._reading))), ahead)
+                accounts = await self._read_accounts()
+            late = _subtract_spent(self._charged, settled)
+            reached = self._find_breach(accounts, add(late, Spent(tool_calls=len(self._reading))), ahead)
             if reached is None or (is_sure and late == NOTHING):
                 return reached
             with self._execution.busy():
                 await self.durable()
             is_sure = True
 
-    async def _read(self) -> list[BudgetAccount]:
+    async def _read_accounts(self) -> list[BudgetAccount]:
         """Reads the accounts, as soon as the store is available; the job's own account is the last."""
         while True:
             try:
                 accounts = {account.budget_id: account for account in await self._accounts.find(self._chain)}
                 return [accounts[budget_id] for budget_id in self._chain if budget_id in accounts]
             except Unavailable:
-                await rest(AGAIN_S)
+                await sleep_on_loop(AGAIN_S)
 
-    def _broken(self, accounts: list[BudgetAccount], late: Spent, ahead: Spent) -> Reached | None:
+    def _find_breach(self, accounts: list[BudgetAccount], late: Spent, ahead: Spent) -> ReachedLimit | None:
         now = self._execution.clock.wall_us()
         for account in accounts:
             depth = self._execution.owner.depth - account.depth
@@ -178,13 +178,13 @@ class BudgetGuard:
             deeper = depth + ahead.depth if ahead.depth else 0
             if not ahead.fan_out:
                 spent = msgspec.structs.replace(spent, fan_out=0)
-            breached = breach(account.limits, spent, msgspec.structs.replace(ahead, depth=deeper))
+            breached = find_breach(account.limits, spent, msgspec.structs.replace(ahead, depth=deeper))
             if breached is not None:
                 used = depth if breached.limit == "depth" else getattr(spent, breached.limit)
-                return Reached(account.budget_id, breached.limit, breached.allowed, used)
+                return ReachedLimit(account.budget_id, breached.limit, breached.allowed, used)
         return None
 
-    def _say(self, reached: Reached) -> None:
+    def _record_reached(self, reached: ReachedLimit) -> None:
         """Records that this limit has stopped the job; once, however many of its tasks reach it."""
         history = self._execution.history
         if history.stops.allowed.get((reached.budget_id, reached.limit)) != reached.allowed:
@@ -208,10 +208,10 @@ def owner_of(grant: Grant, created: JobCreated | None) -> Owner:
     )
 
 
-def topic(budget_id: str) -> str:
+def budget_topic(budget_id: str) -> str:
     """The topic that is rung when a limit of this budget is raised."""
     return f"budget:{budget_id}"
 
 
-def _more(spent: Spent, before: Spent) -> Spent:
+def _subtract_spent(spent: Spent, before: Spent) -> Spent:
     return Spent(**{limit: getattr(spent, limit) - getattr(before, limit) for limit in SHARED})

@@ -42,10 +42,10 @@ async def checkpoint(execution: Execution, state: Any, pack: EvidenceSet | None 
     if pack is not None and evidence is not None:
 
         async def look(_key: str) -> Any:
-            return msgspec.to_builtins(await _findings(execution.inspect, pack))
+            return msgspec.to_builtins(await _check_evidence(execution.inspect, pack))
 
         results = await execution.call(DurableCall("evidence", evidence, look, READS))
-        why = _why_not(pack, [msgspec.convert(result, Result) for result in results])
+        why = _explain_unproven(pack, [msgspec.convert(result, Result) for result in results])
         if why is not None:
             execution.meter.record_unproven()
             raise Unproven(f"the evidence of this checkpoint does not verify: {why}")
@@ -83,7 +83,7 @@ async def find_unproven(
     if history.evidence is None:
         return None
     pack = pack_from_json(history.evidence)
-    why = _why_not(pack, await _findings(inspect, pack))
+    why = _explain_unproven(pack, await _check_evidence(inspect, pack))
     if why is None:
         return None
     meter.record_unproven()
@@ -94,7 +94,7 @@ async def find_unproven(
     }
 
 
-async def _findings(inspect: Inspector | None, pack: EvidenceSet) -> Sequence[Result]:
+async def _check_evidence(inspect: Inspector | None, pack: EvidenceSet) -> Sequence[Result]:
     if inspect is None:
         msg = "this runtime has no inspector that verifies evidence"
         raise InvalidSetting(
@@ -103,7 +103,7 @@ async def _findings(inspect: Inspector | None, pack: EvidenceSet) -> Sequence[Re
     return await inspect(pack)
 
 
-def _why_not(pack: EvidenceSet, results: Sequence[Result]) -> str | None:
+def _explain_unproven(pack: EvidenceSet, results: Sequence[Result]) -> str | None:
     if pack.judge(results).holds:
         return None
     reasons = [f"{result.finding}: {result.reason}" for result in results if result.finding != "verified"]

@@ -17,7 +17,7 @@ import msgspec
 from holdfast.engine.budgets import ONE_CHILD
 from holdfast.engine.durable_call import CallPolicy, DurableCall
 from holdfast.engine.execution import Execution
-from holdfast.engine.mailbox import News
+from holdfast.engine.mailbox import ChildNotice
 from holdfast.engine.tracebacks import format_error
 from holdfast.model import canonical
 from holdfast.model.append import Extras
@@ -38,26 +38,26 @@ async def spawn(execution: Execution, draft: JobDraft) -> Any:
     key = place.scope.key(f"spawn:{draft.kind}")
     args = [draft.kind, draft.input]
     digest = canonical.hex_digest(canonical.encode(args))
-    call = DurableCall(draft.kind, args, _never, CallPolicy(effect=Effect.IDEMPOTENT))
+    call = DurableCall(draft.kind, args, _reject_call, CallPolicy(effect=Effect.IDEMPOTENT))
     recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
     if recorded is None:
         async with execution.noting_cancel(key, digest, execution.history.next_generation(key)):
             await execution.clear(call, key)
             await execution.afford(place, key, ONE_CHILD)
-        recorded = _started(execution, draft, key, digest)
+        recorded = _start_child(execution, draft, key, digest)
     key = recorded.step_key
-    if recorded.settled and await execution.past(recorded):
+    if recorded.settled and await execution.wait_for_outcome(recorded):
         return execution.recall(recorded, call)
     assert recorded.child_job_id is not None
-    given_up = Extras(letters=cancels(execution.owner.job_id, [recorded.child_job_id]))
+    given_up = Extras(letters=make_cancel_mail(execution.owner.job_id, [recorded.child_job_id]))
     async with execution.noting_cancel(key, digest, recorded.generation, given_up):
         while recorded.seq is None:
-            await execution.waits.look_again(WaitReason.CHILD, key)
-        await execution.past(recorded)
+            await execution.waits.wait_for_topic(WaitReason.CHILD, key)
+        await execution.wait_for_outcome(recorded)
         return execution.recall(recorded, call)
 
 
-def _started(execution: Execution, draft: JobDraft, key: str, digest: str) -> Recorded:
+def _start_child(execution: Execution, draft: JobDraft, key: str, digest: str) -> Recorded:
     generation = execution.history.next_generation(key)
     child_job_id = child_id(execution.owner.job_id, key, generation)
     child = msgspec.structs.replace(
@@ -83,7 +83,7 @@ def child_id(job_id: str, step_key: str, generation: int) -> str:
     return f"{first[:160]}.{hashlib.sha256(place.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-def cancels(parent_job_id: str, children: Iterable[str]) -> tuple[MailDraft, ...]:
+def make_cancel_mail(parent_job_id: str, children: Iterable[str]) -> tuple[MailDraft, ...]:
     """The mail that cancels these children."""
     return tuple(
         MailDraft(
@@ -97,26 +97,26 @@ def cancels(parent_job_id: str, children: Iterable[str]) -> tuple[MailDraft, ...
     )
 
 
-def farewell(
+def make_final_mail(
     job_id: str, created: JobCreated | None, children: Iterable[str], event: Event, status: Status
 ) -> Extras:
     """The mail of a job that has ended: its outcome to its parent, and a cancel to its children unless it completed."""
-    letters = () if isinstance(event, JobCompleted) else cancels(job_id, children)
+    letters = () if isinstance(event, JobCompleted) else make_cancel_mail(job_id, children)
     if created is None or created.parent_job_id is None or created.parent_step_key is None:
         return Extras(letters=letters)
     output = event.output if isinstance(event, JobCompleted) else None
-    error = None if isinstance(event, JobCompleted) else _not_completed(status, event)
+    error = None if isinstance(event, JobCompleted) else _describe_failure(status, event)
     notice = MailDraft(
         job_id=created.parent_job_id,
         kind=MailKind.CHILD,
         operation_id=f"end of {job_id}",
-        body=msgspec.to_builtins(News(created.parent_step_key, job_id, status, output, error)),
+        body=msgspec.to_builtins(ChildNotice(created.parent_step_key, job_id, status, output, error)),
         sender=job_id,
     )
     return Extras(letters=(*letters, notice))
 
 
-def _not_completed(status: Status, event: Event) -> dict[str, Any]:
+def _describe_failure(status: Status, event: Event) -> dict[str, Any]:
     """The error that the parent gets in place of a result."""
     why = event.error if isinstance(event, JobFailure) else None
     if isinstance(why, dict) and why.get("type") == TIMED_OUT:
@@ -127,5 +127,5 @@ def _not_completed(status: Status, event: Event) -> dict[str, Any]:
     return {"type": "CallFailed", "error_type": name, "message": f"the child job failed: {format_error(why)}"}
 
 
-async def _never(_key: str) -> Any:
+async def _reject_call(_key: str) -> Any:
     raise AssertionError("a child is started by an append, not by a call")

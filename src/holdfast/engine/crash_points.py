@@ -39,7 +39,7 @@ Points = Callable[[Point, str], None]
 """Called at every point that is reached, with the name of the tool."""
 
 
-def nothing(_point: Point, _tool: str) -> None:
+def ignore_point(_point: Point, _tool: str) -> None:
     """The default: does nothing."""
 
 
@@ -54,7 +54,7 @@ def crash_points() -> dict[str, str]:
 
 def store_calls() -> Iterator[str]:
     """`noun.verb` of every call of a store."""
-    names = _of_ports()
+    names = _load_ports()
     for noun, port in inspect.getmembers(Store, lambda member: isinstance(member, property)):
         if noun == "clock":
             continue  # the clock is read without a call to the store
@@ -63,7 +63,7 @@ def store_calls() -> Iterator[str]:
                 yield f"{noun}.{verb}"
 
 
-def _of_ports() -> dict[str, Any]:
+def _load_ports() -> dict[str, Any]:
     """The ports by name: the contract imports them for type checkers only."""
     listed = [path.stem for folder in ports.__path__ for path in Path(folder).glob("[a-z]*.py")]
     modules = [importlib.import_module(f"{ports.__name__}.{name}") for name in listed]

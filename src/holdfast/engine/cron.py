@@ -25,7 +25,7 @@ _HINT: Final = (
 
 
 @functools.lru_cache(maxsize=1024)
-def after(cron: str, time_zone: str) -> After:
+def compile_cron(cron: str, time_zone: str) -> After:
     """Returns a function that computes the first instant of this expression after another one.
 
     Raises:
@@ -34,7 +34,7 @@ def after(cron: str, time_zone: str) -> After:
     # Imported only where there is a schedule.
     from cronsim import CronSim, CronSimError
 
-    zone = _zone(time_zone)
+    zone = _load_zone(time_zone)
     if len(cron.split()) != _FIELDS:
         msg = f"{cron!r} is not a cron expression: it has {len(cron.split())} fields"
         raise InvalidSetting(msg, hint=_HINT)
@@ -58,7 +58,7 @@ def after(cron: str, time_zone: str) -> After:
     return next_after
 
 
-def _zone(name: str) -> ZoneInfo:
+def _load_zone(name: str) -> ZoneInfo:
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:

@@ -38,7 +38,7 @@ Check = Callable[[Any], bool]
 """A custom check: gets the expected value, returns whether it is true."""
 
 
-class Looker:
+class EvidenceChecker:
     """Checks evidence. Relative paths start at `base_path`; `own_file` is the store's SQLite file, if it has one."""
 
     def __init__(
@@ -52,34 +52,34 @@ class Looker:
         self.checks: dict[str, Check] = dict(checks or {})
         self._own_file = own_file
 
-    def look_at_all(self, pack: EvidenceSet) -> Sequence[Result]:
+    def check_all(self, pack: EvidenceSet) -> Sequence[Result]:
         """A finding for each claim. It blocks: files may be large and disks slow."""
-        return [self.look(claim) for claim in pack.evidence]
+        return [self.check(claim) for claim in pack.evidence]
 
-    def look(self, claim: Evidence) -> Result:
+    def check(self, claim: Evidence) -> Result:
         """The finding about one claim, and the reason if it does not hold."""
         try:
             match claim:
                 case ArtifactExists():
-                    return self._artifact(claim)
+                    return self._check_artifact(claim)
                 case FileSha256():
-                    return self._hash(claim)
+                    return self._check_hash(claim)
                 case CommandExit():
-                    return _exit(claim)
+                    return _check_exit(claim)
                 case DbRow():
-                    return self._row(claim)
+                    return self._check_row(claim)
                 case Custom():
-                    return self._custom(claim)
+                    return self._check_custom(claim)
         except (OSError, sqlite3.Error, apsw.Error, HoldfastError) as error:
             return Result("failed", str(error))
 
-    def _artifact(self, claim: ArtifactExists) -> Result:
+    def _check_artifact(self, claim: ArtifactExists) -> Result:
         path = self.base_path / claim.path
         is_there = {"file": path.is_file, "directory": path.is_dir, "any": path.exists}[claim.kind]
         kind = "file or directory" if claim.kind == "any" else claim.kind
         return Result("verified") if is_there() else Result("failed", f"there is no {kind} {path}")
 
-    def _hash(self, claim: FileSha256) -> Result:
+    def _check_hash(self, claim: FileSha256) -> Result:
         digest = hashlib.sha256()
         with (self.base_path / claim.path).open("rb") as file:
             while chunk := file.read(CHUNK_BYTES):
@@ -88,7 +88,7 @@ class Looker:
             return Result("verified")
         return Result("failed", f"{claim.path} has the SHA-256 {digest.hexdigest()}, not {claim.sha256}")
 
-    def _custom(self, claim: Custom) -> Result:
+    def _check_custom(self, claim: Custom) -> Result:
         check = self.checks.get(claim.name)
         if check is None:
             return Result("pending", f"no check is registered as {claim.name!r}")
@@ -102,7 +102,7 @@ class Looker:
             else Result("failed", f"the check {claim.name!r} returned False")
         )
 
-    def _row(self, claim: DbRow) -> Result:
+    def _check_row(self, claim: DbRow) -> Result:
         bad = [name for name in (claim.table, *claim.where, *claim.values) if not _IDENTIFIER.fullmatch(name)]
         if bad:
             return Result("failed", f"{bad[0]!r} is not a plain name of a table or column")
@@ -111,12 +111,12 @@ class Looker:
             return Result("pending", "name the database in metadata, as db_path")
         if not file.is_file():
             return Result("failed", f"there is no database {file}")
-        for row in self._rows(file.resolve(), claim):
+        for row in self._find_rows(file.resolve(), claim):
             if all(row[name] == value for name, value in claim.values.items()):
                 return Result("verified")
         return Result("failed", f"no row of {claim.table} has {claim.where} and {claim.values}")
 
-    def _rows(self, file: Path, claim: DbRow) -> Iterable[dict[str, Any]]:
+    def _find_rows(self, file: Path, claim: DbRow) -> Iterable[dict[str, Any]]:
         """The rows that match the condition. Names were checked, values are bound."""
         columns = list(dict.fromkeys([*claim.values, *claim.where]))
         # In brackets a name is always a name; in quotes SQLite takes an unknown one for a text.
@@ -140,7 +140,7 @@ class Looker:
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def _exit(claim: CommandExit) -> Result:
+def _check_exit(claim: CommandExit) -> Result:
     if claim.observed is None:
         return Result("pending", "the exit code was not recorded: metadata={'exit_code': …}")
     if claim.observed == claim.exit_code:

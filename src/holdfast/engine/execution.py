@@ -20,14 +20,14 @@ from typing import Any, Final, TypeAlias
 from holdfast.engine import failures, replay_scheduler, stall_detector, task_scopes
 from holdfast.engine.audit_hook import IoMonitor
 from holdfast.engine.budgets import BudgetGuard
-from holdfast.engine.crash_points import Points, nothing
+from holdfast.engine.crash_points import Points, ignore_point
 from holdfast.engine.durable_call import CallPolicy, DurableCall, Owner, digest_of, encode_value
 from holdfast.engine.journal_writer import Recorder, Stamp
 from holdfast.engine.orphan_tasks import warn_about_orphans
 from holdfast.engine.replay_scheduler import JOB, InsideCall, ReplayScheduler
 from holdfast.engine.run_outcomes import Failed, Interrupted, Stopped, Uncovered, output_of, park_job
 from holdfast.engine.side_effects import SideEffectCall
-from holdfast.engine.streams import VOICE, JobStream, Voice
+from holdfast.engine.streams import VOICE, AttemptOutput, JobStream
 from holdfast.engine.task_scopes import TaskScope
 from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.engine.wait_set import WaitSet
@@ -52,7 +52,7 @@ _RUNS: Final = itertools.count()
 SUSPENDED_RETRY_US: Final = 10 * SECOND
 """Before a retry that is due this much later, the job is suspended and gives its slot back."""
 
-Met: TypeAlias = tuple[TaskScope, str, str, Recorded | None]
+IdentifiedCall: TypeAlias = tuple[TaskScope, str, str, Recorded | None]
 
 
 class Execution:
@@ -69,7 +69,7 @@ class Execution:
         owner: Owner,
         *,
         strict: bool = False,
-        points: Points = nothing,
+        points: Points = ignore_point,
         covered: Callable[[], bool] = lambda: True,
         inspect: Inspector | None = None,
         gone: Callable[[str], bool] = lambda _worker: False,
@@ -145,21 +145,21 @@ class Execution:
                 # Not awaited itself: an outside cancel of this run ends the code, but is not a decision of the code.
                 await task_scopes.wait_until_done(loop, root)
         except asyncio.CancelledError:
-            await self._all_ended()
+            await self._cancel_all_tasks()
             raise
         finally:
             self.scheduler.stop()
         self.tasks.discard(root)
         if self.tasks and self._ending is None and not root.cancelled() and root.exception() is None:
             self._name_orphans()
-        await self._all_ended()
+        await self._cancel_all_tasks()
         self.scheduler.forget_run()
         return output_of(root, self._ending, self._raised)
 
     def _name_orphans(self) -> None:
         warn_about_orphans(self.owner.job_id, self.tasks)
 
-    async def _all_ended(self) -> None:
+    async def _cancel_all_tasks(self) -> None:
         """Cancels every task until all have ended. Code that catches its cancellation is cancelled again."""
         self._end_tasks()
         while self.tasks:
@@ -190,15 +190,15 @@ class Execution:
         if scheduler is not self.scheduler:
             self.stop(Interrupted("a task of the job was cancelled from outside"))
 
-    def must_go_on(self) -> None:
+    def check_running(self) -> None:
         """Raises Stopped if the run is being ended. Checked right before the first byte of a call: ending takes a
         moment."""
         if self.stopping:
             raise Stopped
 
-    def must_be_covered(self) -> None:
+    def check_lease(self) -> None:
         """Ends the run, for another worker to continue, unless the lease lasts long enough to start a call."""
-        self.must_go_on()
+        self.check_running()
         if not self._covered():
             self.stop(Uncovered("the lease is about to end, and could not be renewed"))
             raise Stopped
@@ -215,7 +215,7 @@ class Execution:
             raise Stopped
         return task_scopes.get_task_scope()
 
-    def meet(self, name: str, identity: Any) -> Met:
+    def identify_call(self, name: str, identity: Any) -> IdentifiedCall:
         """Identifies the next call of this name: its task scope, its key, its digest, its record."""
         if self.stopping:
             raise Stopped
@@ -224,7 +224,7 @@ class Execution:
         digest = digest_of(identity)
         return place, key, digest, self.history.find(key, digest)
 
-    def recalls(self, recorded: Recorded) -> bool:
+    def deliver_recorded(self, recorded: Recorded) -> bool:
         """Whether the code gets this result at once, without a wait. Most of a long replay takes this path."""
         if recorded.seq is None or recorded.error is not None:
             return False
@@ -235,27 +235,27 @@ class Execution:
         self.meter.record_replay()
         return True
 
-    async def call(self, call: DurableCall, met: Met | None = None) -> Any:
-        """Returns the outcome of the call: recorded, or from running it. `met` is what `meet` returned for it."""
-        place, key, digest, recorded = self.meet(call.name, call.identity) if met is None else met
+    async def call(self, call: DurableCall, met: IdentifiedCall | None = None) -> Any:
+        """Returns the outcome of the call: recorded, or from running it. `met`: the result of `identify_call`."""
+        place, key, digest, recorded = self.identify_call(call.name, call.identity) if met is None else met
         if recorded is None and self.history.has_unclaimed:
             recorded = await self.adopt(key, digest)
         if recorded is not None:
-            if self.recalls(recorded):
+            if self.deliver_recorded(recorded):
                 return recorded.result
             if recorded.settled:
-                if await self.past(recorded):
+                if await self.wait_for_outcome(recorded):
                     return self.recall(recorded, call)
                 recorded = None if recorded.effect is Effect.READ_ONLY else recorded
         if self._winding_down is not None:
-            await self.unless_winding_down()
+            await self.wait_unless_winding_down()
         if call.terms.effect is Effect.READ_ONLY and recorded is None:
             if self.history.retries:
                 await self._wait_for_retry(key, digest)
             return await self._read(call, place, key, digest, self.history.next_generation(key))
         return await self.acts.act(call, place, key, digest, recorded)
 
-    async def unless_winding_down(self) -> None:
+    async def wait_unless_winding_down(self) -> None:
         """Returns if a new call may start. While the run winds down it never returns."""
         if self._winding_down is not None:
             self.look()
@@ -281,7 +281,7 @@ class Execution:
         self.history.note(stamp.seq, event, stamp.at)
         return stamp
 
-    async def past(self, recorded: Recorded) -> bool:
+    async def wait_for_outcome(self, recorded: Recorded) -> bool:
         """Waits for the turn of the recorded outcome. False: the code cancelled the call in the first run and does not
         now, so the call is still open."""
         if recorded.cancelled_seq is not None:
@@ -342,7 +342,7 @@ class Execution:
             at = self.record_retry(key, digest, generation, call.terms, error, attempt)
             await self.wait_for_attempt(at)
             if self._winding_down is not None:
-                await self.unless_winding_down()
+                await self.wait_unless_winding_down()
             value, error = await (self._budget or self).perform(call, place, key)
             attempt += 1
         return value, error
@@ -410,7 +410,7 @@ class Execution:
         how, error = "cancelled", None
         self.running += 1
         place.inside, job_token = step_key, JOB.set(self.scheduler.inside)
-        voice = self.outlet.voice(step_key) if self.outlet is not None else Voice(None, step_key, 1)
+        voice = self.outlet.voice(step_key) if self.outlet is not None else AttemptOutput(None, step_key, 1)
         voice_token = VOICE.set(voice)
         try:
             limit_us = call.terms.reads_within_us if longest_us is None else longest_us
@@ -474,11 +474,11 @@ class Execution:
 
     async def hand_over(self, stamp: Stamp) -> None:
         if self._strict:
-            await self.on_disk(stamp)
+            await self.wait_until_durable(stamp)
         if len(self.tasks) != 1 or not self.scheduler.deliver_at_once(stamp.seq, stamp.at):
             await self.scheduler.turn(stamp.seq, stamp.at)
 
-    async def on_disk(self, stamp: Stamp) -> None:
+    async def wait_until_durable(self, stamp: Stamp) -> None:
         """Waits until the result is durable; no later result is delivered meanwhile."""
         if len(self.tasks) == 1 and not self.scheduler.timers:
             self.running += 1
@@ -565,7 +565,7 @@ class Execution:
             if not is_polling:
                 ending = self.waits.find_suspension(self.scheduler, self.tasks, self.clock.wall_us())
             if ending is None and not self.waits.is_open and self.scheduler.next_timer_us is None:
-                ending = self._stalls.look(self.scheduler, self.tasks, is_polling=is_polling)
+                ending = self._stalls.find_stall(self.scheduler, self.tasks, is_polling=is_polling)
             if ending is not None:
                 self.stop(ending)
         return False

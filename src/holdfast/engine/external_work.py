@@ -32,12 +32,12 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.engine.children import farewell
+from holdfast.engine.children import make_final_mail
 from holdfast.engine.durable_call import encode_result
 from holdfast.engine.journal_writer import Stamp
 from holdfast.engine.mailbox import MailboxReader
 from holdfast.engine.recovery import causes_of
-from holdfast.engine.short_journals import look
+from holdfast.engine.short_journals import load_job
 from holdfast.errors import Broken, Fenced, InvalidPayload, MailWaiting, NotFound, Unavailable
 from holdfast.model import lease
 from holdfast.model.append import NOTHING, Holder, Move, append_of
@@ -109,11 +109,11 @@ class ExternalWork:
         written under an old fence."""
         held = HeldLease(grant.job_id, grant.fence, grant.lease_token)
         try:
-            if await self._heeded(item, held):
+            if await self._read_mail(item, held):
                 return False
             deadline = deadline_of(item)
             if deadline is not None and self._now(item) >= deadline:
-                await self._write(held, item, too_late())
+                await self._write(held, item, expire_item())
                 return False
             if self._is_poison(item.head):
                 await self._write(held, item, (make_dead_letter(item, None), HELD_DEAD))
@@ -134,8 +134,8 @@ class ExternalWork:
 
     async def renew(self, held: HeldLease, ttl_us: int) -> None:
         """Extends the holder's lease by this time from now."""
-        item = await self._holding(held)
-        if await self._heeded(item, held):
+        item = await self._load_held(held)
+        if await self._read_mail(item, held):
             raise find_rejection(await self.load(held.job_id))
         if held.job_id not in await self._store.leases.renew([held], ttl_us):
             raise find_rejection(await self.load(held.job_id))
@@ -147,7 +147,7 @@ class ExternalWork:
         if len(note) > NOTE_MAX:
             raise InvalidPayload(f"a note of {len(note):,} characters; allowed are {NOTE_MAX:,}")
         event = ProgressReported(progress, redact(note))
-        await self._say(held, lambda _: ((event,), None), repeats=lambda _: False)
+        await self._write_request(held, lambda _: ((event,), None), repeats=lambda _: False)
         if held.job_id not in await self._store.leases.renew([held], ttl_us):
             raise find_rejection(await self.load(held.job_id))
 
@@ -158,7 +158,9 @@ class ExternalWork:
         encode_result(result)
         event = JobCompleted(result)
         completed: Said = ((event,), Move(status=Status.COMPLETED))
-        return await self._say(held, lambda _: completed, repeats=lambda last: isinstance(last, JobCompleted))
+        return await self._write_request(
+            held, lambda _: completed, repeats=lambda last: isinstance(last, JobCompleted)
+        )
 
     async def fail(self, held: HeldLease, error: dict[str, Any], *, recoverable: bool) -> WorkItemState:
         """Fails this attempt; another follows, or the item is a dead letter, or it has failed for good."""
@@ -173,14 +175,16 @@ class ExternalWork:
             back = Move(status=Status.PENDING, ready_at=self._now(item) + wait_us, failed=True)
             return (JobRequeued(why="failed", by=item.head.lease_owner, error=redacted),), back
 
-        return await self._say(
+        return await self._write_request(
             held, failed, repeats=lambda last: isinstance(last, JobRequeued | JobFailure | JobDeadLettered)
         )
 
     async def release(self, held: HeldLease, why: str) -> WorkItemState:
         """Releases the item as it was; it counts as no failure."""
         back: Said = ((JobReleased(redact(why)[:NAME_LENGTH_MAX]),), Move(status=Status.PENDING))
-        return await self._say(held, lambda _: back, repeats=lambda last: isinstance(last, JobReleased))
+        return await self._write_request(
+            held, lambda _: back, repeats=lambda last: isinstance(last, JobReleased)
+        )
 
     async def cancel(self, job_id: str, request: CancelRequested) -> bool:
         """Cancels an item that an external agent holds, under that agent's own fence. False: no external agent holds
@@ -197,7 +201,7 @@ class ExternalWork:
             except (Fenced, Broken, MailWaiting):
                 continue
             return True
-        raise busy(job_id)
+        raise make_busy_error(job_id)
 
     async def tidy(self) -> int:
         """Ends pending items that were cancelled by mail, or that no agent has begun by their deadline. Returns how
@@ -205,11 +209,11 @@ class ExternalWork:
         ended = 0
         for job_id in await self._store.work.find_unclaimed():
             item = await self.load(job_id)
-            ending = await self._unclaimed(item)
+            ending = await self._find_ending(item)
             if ending is None:
                 continue
             events, move = ending
-            ruling = Ruling(events, move, farewell(job_id, item.created, (), events[-1], move.status))
+            ruling = Ruling(events, move, make_final_mail(job_id, item.created, (), events[-1], move.status))
             head_seq = item.head.head_seq
 
             def over(head: JobHead, ruling: Ruling = ruling, head_seq: int = head_seq) -> Ruling | None:
@@ -218,21 +222,21 @@ class ExternalWork:
             ended += await self._store.journal.hold(job_id, over) is not None
         return ended
 
-    async def _unclaimed(self, item: WorkItemState) -> tuple[tuple[Event, ...], Move] | None:
+    async def _find_ending(self, item: WorkItemState) -> tuple[tuple[Event, ...], Move] | None:
         for letter in await self._store.post.read(item.head.job_id, after=find_newest_letter(item)):
             if letter.kind is MailKind.CANCEL:
                 request = CancelRequested(by=letter.sender, why=letter.name, mail_seq=letter.mail_seq)
                 return (request, JobCancellation(letter.name)), Move(status=Status.CANCELLED)
         deadline = deadline_of(item)
-        return too_late() if deadline is not None and deadline <= self._now(item) else None
+        return expire_item() if deadline is not None and deadline <= self._now(item) else None
 
     # ── one request ───────────────────────────────────────────────────────────────────────────────
 
     async def load(self, job_id: str) -> WorkItemState:
-        head, sealed = await look(self._store, job_id)
+        head, sealed = await load_job(self._store, job_id)
         return WorkItemState(head, tuple(unseal_all(job_id, sealed)))
 
-    async def _holding(self, held: HeldLease) -> WorkItemState:
+    async def _load_held(self, held: HeldLease) -> WorkItemState:
         item = await self.load(held.job_id)
         if (item.head.fence, item.head.lease_token, item.head.status) != (
             held.fence,
@@ -242,7 +246,7 @@ class ExternalWork:
             raise find_rejection(item)
         return item
 
-    async def _say(
+    async def _write_request(
         self, held: HeldLease, decide: Callable[[WorkItemState], Said], *, repeats: Callable[[Event], bool]
     ) -> WorkItemState:
         """Writes the request under the holder's fence; returns the item if the same request was written before."""
@@ -251,17 +255,17 @@ class ExternalWork:
             sealed, last = item.last
             if sealed.fence == held.fence and item.head.status is not Status.RUNNING and repeats(last):
                 return item
-            item = await self._holding(held)
-            if await self._heeded(item, held):
+            item = await self._load_held(held)
+            if await self._read_mail(item, held):
                 raise find_rejection(await self.load(held.job_id))
             try:
                 await self._write(held, item, decide(item))
             except (Broken, Fenced, MailWaiting):
                 continue  # the next load shows what has changed
             return await self.load(held.job_id)
-        raise busy(held.job_id)
+        raise make_busy_error(held.job_id)
 
-    async def _heeded(self, item: WorkItemState, held: HeldLease) -> bool:
+    async def _read_mail(self, item: WorkItemState, held: HeldLease) -> bool:
         """Reads unread mail of the item. True: a cancel or a restart has ended this hold."""
         read_seq = find_newest_letter(item)
         if item.head.mail_seq <= read_seq:
@@ -297,7 +301,7 @@ class ExternalWork:
                 mail_seen=None if move is None else head.mail_seq,
                 move=move,
                 progress=any(isinstance(event, ProgressReported) for event in events),
-                extras=farewell(held.job_id, item.created, (), events[-1], move.status)
+                extras=make_final_mail(held.job_id, item.created, (), events[-1], move.status)
                 if move is not None and ends
                 else NOTHING,
             )
@@ -364,7 +368,7 @@ def deadline_of(item: WorkItemState) -> int | None:
     return None if deadline is None else from_iso(deadline)
 
 
-def too_late() -> tuple[tuple[Event, ...], Move]:
+def expire_item() -> tuple[tuple[Event, ...], Move]:
     error = {"type": "DeadlinePassed", "message": "it was not started by its deadline"}
     return (JobFailure(error),), Move(status=Status.FAILED)
 
@@ -395,7 +399,7 @@ def find_rejection(item: WorkItemState) -> Fenced:
     )
 
 
-def busy(job_id: str) -> Unavailable:
+def make_busy_error(job_id: str) -> Unavailable:
     return Unavailable(f"work {job_id} changes too often to be read consistently", hint="Repeat the request.")
 
 

@@ -21,10 +21,10 @@ from holdfast.errors import CallFailed, HoldfastError
 from holdfast.model.redaction import redact
 
 
-def _ours(kind: type[HoldfastError]) -> Iterator[type[Exception]]:
+def _list_error_classes(kind: type[HoldfastError]) -> Iterator[type[Exception]]:
     yield kind
     for subclass in kind.__subclasses__():
-        yield from _ours(subclass)
+        yield from _list_error_classes(subclass)
 
 
 _PYTHONS: Final = [
@@ -35,13 +35,13 @@ STEP: Final = "holdfast_step"
 
 _MESSAGE_MAX: Final = 10_000
 
-_KNOWN: Final = {kind.__name__: kind for kind in [*_PYTHONS, *_ours(HoldfastError)]}
+_KNOWN: Final = {kind.__name__: kind for kind in [*_PYTHONS, *_list_error_classes(HoldfastError)]}
 
 
 def record_error(error: Exception) -> dict[str, Any]:
     """The error as recorded in the journal: the data from which a replay makes it again, and its traceback
     for people."""
-    record = _without_traceback(error)
+    record = _describe_error(error)
     if frames := extract_frames(error):
         record["traceback"] = frames
     if (cause := describe_cause(error)) is not None:
@@ -49,8 +49,8 @@ def record_error(error: Exception) -> dict[str, Any]:
     return record
 
 
-def _without_traceback(error: Exception) -> dict[str, Any]:
-    record: dict[str, Any] = {"type": type(error).__qualname__, "message": _said(error)}
+def _describe_error(error: Exception) -> dict[str, Any]:
+    record: dict[str, Any] = {"type": type(error).__qualname__, "message": _redact_message(error)}
     args, not_storable = keep_value(list(error.args))
     if not_storable is None and args != [record["message"]] and len(str(args)) <= 10_000:
         record["args"] = args
@@ -63,7 +63,7 @@ def _without_traceback(error: Exception) -> dict[str, Any]:
 
 def to_raised_error(error: Exception, declared: Iterable[type[Exception]] = ()) -> Exception:
     """The error that the code gets when a call fails now: the error itself, if a replay can make one of its class."""
-    record = _without_traceback(error)
+    record = _describe_error(error)
     again = from_recorded_error(record, declared)
     if record["message"] != str(error)[:_MESSAGE_MAX]:
         return again  # it contained a secret: the code gets the redacted text, as in a replay
@@ -74,7 +74,7 @@ def to_raised_error(error: Exception, declared: Iterable[type[Exception]] = ()) 
     return failed
 
 
-def _said(error: Exception) -> str:
+def _redact_message(error: Exception) -> str:
     """The error's text, with secrets redacted. Truncated afterwards: half a secret would not be recognised."""
     return redact(str(error))[:_MESSAGE_MAX]
 
@@ -84,8 +84,8 @@ def from_recorded_error(record: dict[str, Any], declared: Iterable[type[Exceptio
     name, message = record["type"], record["message"]
     if name == CallFailed.__qualname__:
         return CallFailed(message, error_type=record.get("error_type", name), hint=record.get("hint"))
-    kind = _class_named(name, declared)
-    error = None if kind is None else _built(kind, record.get("args", [message]))
+    kind = _find_class(name, declared)
+    error = None if kind is None else _build_error(kind, record.get("args", [message]))
     if error is None:
         return CallFailed(f"{name}: {message}", error_type=name)
     if isinstance(error, HoldfastError) and "hint" in record:
@@ -93,7 +93,7 @@ def from_recorded_error(record: dict[str, Any], declared: Iterable[type[Exceptio
     return error
 
 
-def _built(kind: type[Exception], args: list[Any]) -> Exception | None:
+def _build_error(kind: type[Exception], args: list[Any]) -> Exception | None:
     """An error of exactly this class with these arguments, if the class accepts them."""
     try:
         error = kind(*args)
@@ -102,14 +102,14 @@ def _built(kind: type[Exception], args: list[Any]) -> Exception | None:
     return error if type(error) is kind else None
 
 
-def _class_named(name: str, declared: Iterable[type[Exception]]) -> type[Exception] | None:
+def _find_class(name: str, declared: Iterable[type[Exception]]) -> type[Exception] | None:
     for kind in declared:
         if kind.__qualname__ == name:
             return kind
     return _KNOWN.get(name)
 
 
-def causes(error: BaseException, raised: Sequence[tuple[Exception, str]]) -> tuple[str, ...]:
+def find_failed_steps(error: BaseException, raised: Sequence[tuple[Exception, str]]) -> tuple[str, ...]:
     """The keys of the failed calls that caused this error; also found when the error was wrapped on its way up."""
     keys: dict[str, None] = {}
     pending: list[BaseException | None] = [error]

@@ -12,10 +12,10 @@ from holdfast.model import budget as money
 from holdfast.model import canonical
 from holdfast.model.append import Extras, Move
 from holdfast.model.events import JobCreated
-from holdfast.model.fork import ForkedEvent, Taken, fork_point, take_history
-from holdfast.model.hash_chain import first_break, unseal
+from holdfast.model.fork import ForkedEvent, SharedHistory, fork_point, take_history
+from holdfast.model.hash_chain import find_break, unseal
 from holdfast.model.ids import IdSource, check_name
-from holdfast.model.jobs import JobDraft, Submitted
+from holdfast.model.jobs import JobDraft, SubmittedJob
 from holdfast.model.states import Status
 from holdfast.store.contract import Store
 from holdfast.store.ports.journal import Ruling
@@ -38,7 +38,7 @@ async def fork(
     edits: Mapping[str, Any] | None = None,
     by: str = "",
     why: str = "",
-) -> Submitted:
+) -> SubmittedJob:
     """Creates a job that has everything `job_id` had recorded before `at`, and does the rest itself.
 
     `at` is a step key (that step is done anew) or the number of the first event that is not copied. The original may
@@ -56,7 +56,7 @@ async def fork(
             or the result of an effect was to be changed.
         InvalidPayload: The journal was erased.
     """
-    events = await _facts(store, job_id)
+    events = await _read_journal(store, job_id)
     created = events[0].event
     assert isinstance(created, JobCreated), "a journal begins with it"
     if created.session_id is not None:
@@ -78,13 +78,13 @@ async def fork(
         budget=None if created.budget is None else money.read(created.budget),
         forked_from=job_id,
         forked_at_seq=before,
-        edited=None if not edits else _edited(edits, by, why),
+        edited=None if not edits else _describe_edits(edits, by, why),
     )
     history = take_history(events, before, job_id=new_id, namespace=namespace, edits=edits)
-    return await store.journal.begin(draft, _rulings(history))
+    return await store.journal.begin(draft, _make_rulings(history))
 
 
-def _rulings(history: Taken) -> list[Ruling]:
+def _make_rulings(history: SharedHistory) -> list[Ruling]:
     """One ruling per hold of the original, each of which releases the job; the ledger comes with the last."""
     given_back = Move(status=Status.PENDING)
     rulings = [
@@ -95,19 +95,19 @@ def _rulings(history: Taken) -> list[Ruling]:
     return rulings
 
 
-async def _facts(store: Store, job_id: str) -> list[ForkedEvent]:
+async def _read_journal(store: Store, job_id: str) -> list[ForkedEvent]:
     """The whole journal of the original."""
     sealed = await store.journal.read(job_id)
     if not sealed:
         msg = f"there is no job {job_id!r}"
         raise NotFound(msg)
-    if first_break(job_id, sealed) is not None:
+    if find_break(job_id, sealed) is not None:
         msg = f"the journal of job {job_id} is damaged"
         raise Broken(msg)
     return [ForkedEvent(sealed_event.seq, sealed_event.at, unseal(sealed_event)) for sealed_event in sealed]
 
 
-def _edited(edits: Mapping[str, Any], by: str, why: str) -> dict[str, Any]:
+def _describe_edits(edits: Mapping[str, Any], by: str, why: str) -> dict[str, Any]:
     """The record of the edits in the journal, by digests: the results themselves are in the events of their steps."""
     digests = {step_key: canonical.digest_of(result).hex() for step_key, result in sorted(edits.items())}
     return {"by": check_name(by, "by"), "why": why, "steps": digests}

@@ -70,9 +70,9 @@ class GroupCommit:
     def hurry(self, writer: JournalWriter) -> None:
         """A caller waits: the commit starts now, unless one is in progress."""
         if not self._hurried:
-            asyncio.get_running_loop().call_soon(self._breathed, context=contextvars.Context())
+            asyncio.get_running_loop().call_soon(self._end_pass, context=contextvars.Context())
         self._hurried.add(writer)
-        if self._may_write(writer) and self._written(writer):
+        if self._may_write(writer) and self._write_now(writer):
             return
         self._ready[writer] = None
         self._start()
@@ -84,28 +84,28 @@ class GroupCommit:
         others = len(self._ready) - (writer in self._ready)
         return not others and not self._crowded and len(self._hurried) == 1
 
-    def _breathed(self) -> None:
+    def _end_pass(self) -> None:
         """Called when the loop has made a pass."""
         self._crowded = len(self._hurried) > 1
         self._hurried.clear()
         self._at_once = 0
 
-    def _written(self, writer: JournalWriter) -> bool:
+    def _write_now(self, writer: JournalWriter) -> bool:
         """Writes the writer's append synchronously. Returns whether it did; if not, the next commit finds out why."""
         try:
             append = writer.take()
-            head = None if append is None else self._now(append)
+            head = None if append is None else self._append_now(append)
         except Exception:
             return False
         if head is None:
             return False
         self._at_once += 1
         self._ready.pop(writer, None)
-        self._told(writer, head)
+        self._settle(writer, head)
         self._start()  # there may be more events than fit in one append
         return True
 
-    def _now(self, append: Append) -> Head | None:
+    def _append_now(self, append: Append) -> Head | None:
         timed = self._meter.commit([append])
         head = self._journal.append_now(append)
         if head is not None:
@@ -116,31 +116,33 @@ class GroupCommit:
         if self._going is None and self._ready:
             # The caller of `record` may be a job's code, and a task that it creates would belong to the job.
             self._going = task_scopes.create_detached_task(
-                asyncio.get_running_loop(), self._go(), "holdfast-commit"
+                asyncio.get_running_loop(), self._commit_all(), "holdfast-commit"
             )
 
-    async def _go(self) -> None:
+    async def _commit_all(self) -> None:
         """Commits until no writer has anything to send."""
         try:
             while self._ready:
-                writers, self._ready = _of_one_trip(self._ready)
-                sent = [(writer, append) for writer in writers if (append := _taken(writer)) is not None]
+                writers, self._ready = _split_batch(self._ready)
+                sent = [
+                    (writer, append) for writer in writers if (append := _take_append(writer)) is not None
+                ]
                 if not sent:
                     continue
                 try:
-                    outcomes = await self._trip([append for _, append in sent])
+                    outcomes = await self._append_batch([append for _, append in sent])
                 except asyncio.CancelledError:
                     # The loop ends. It is not known whether the appends were written: the same bytes are sent again,
                     # if there is time.
                     self._ready = {**dict.fromkeys(writers), **self._ready}
                     raise
                 for (writer, _), outcome in zip(sent, outcomes, strict=True):
-                    self._told(writer, outcome)
+                    self._settle(writer, outcome)
         finally:
             self._going = None
             self._start()
 
-    async def _trip(self, appends: list[Append]) -> list[Head | HoldfastError]:
+    async def _append_batch(self, appends: list[Append]) -> list[Head | HoldfastError]:
         timed, how = self._meter.commit(appends), "committed"
         try:
             return await self._journal.append_many(appends)
@@ -154,7 +156,7 @@ class GroupCommit:
         finally:
             timed.over(how)
 
-    def _told(self, writer: JournalWriter, outcome: Head | HoldfastError) -> None:
+    def _settle(self, writer: JournalWriter, outcome: Head | HoldfastError) -> None:
         more = writer.settle(outcome)
         if isinstance(outcome, HoldfastError):
             self._meter.record_refusal(outcome)
@@ -176,7 +178,7 @@ class GroupCommit:
             await self._going
 
 
-def _of_one_trip(ready: dict[JournalWriter, None]) -> tuple[list[JournalWriter], dict[JournalWriter, None]]:
+def _split_batch(ready: dict[JournalWriter, None]) -> tuple[list[JournalWriter], dict[JournalWriter, None]]:
     """The first writer of every job, and the writers that wait for the next commit."""
     first: dict[str, JournalWriter] = {}
     for writer in ready:
@@ -186,7 +188,7 @@ def _of_one_trip(ready: dict[JournalWriter, None]) -> tuple[list[JournalWriter],
     }
 
 
-def _taken(writer: JournalWriter) -> Append | None:
+def _take_append(writer: JournalWriter) -> Append | None:
     """The writer's append. A writer that cannot make one is given up, and does not affect the others."""
     try:
         return writer.take()

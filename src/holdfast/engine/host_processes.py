@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final, Protocol
 
-from holdfast.model.worker_identity import Identity, Sight
+from holdfast.model.worker_identity import Identity, ProcessStatus
 
 _PROC: Final = Path("/proc")
 _STATE, _THREADS, _BEGAN = 0, 17, 19
@@ -20,7 +20,7 @@ class Processes(Protocol):
         """The identity of this process; None where the host cannot identify processes."""
         ...
 
-    def look_up(self, pid: int) -> int | Sight:
+    def look_up(self, pid: int) -> int | ProcessStatus:
         """When the process with this pid began; or that there is none, or that it is unknown."""
         ...
 
@@ -37,24 +37,28 @@ class HostProcesses:
         except OSError:
             return None
         began = self.look_up(os.getpid())
-        return None if isinstance(began, Sight) else Identity(self._boot, pid_namespace, os.getpid(), began)
+        return (
+            None
+            if isinstance(began, ProcessStatus)
+            else Identity(self._boot, pid_namespace, os.getpid(), began)
+        )
 
-    def look_up(self, pid: int) -> int | Sight:
+    def look_up(self, pid: int) -> int | ProcessStatus:
         try:
             text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
         except (FileNotFoundError, ProcessLookupError):
             # A hidden process is not a gone one: only the kernel's own answer to signal 0 counts.
-            return _asked(pid)
+            return _probe_pid(pid)
         except OSError:
-            return Sight.UNKNOWN
+            return ProcessStatus.UNKNOWN
         # The name may contain anything, spaces and brackets included; the fields are behind its last bracket.
         fields = text.rpartition(")")[2].split()
         if len(fields) <= _BEGAN:
-            return Sight.UNKNOWN
+            return ProcessStatus.UNKNOWN
         # Killed, and its parent has not reaped it yet: it will never run again. (A leader whose threads still run
         # looks the same except for their number.)
         if fields[_STATE] in "ZX" and int(fields[_THREADS]) <= 1:
-            return Sight.GONE
+            return ProcessStatus.GONE
         return int(fields[_BEGAN])
 
     def is_stopped(self, pid: int) -> bool:
@@ -67,11 +71,11 @@ class HostProcesses:
         return bool(fields) and fields[_STATE] in "Tt"
 
 
-def _asked(pid: int) -> Sight:
+def _probe_pid(pid: int) -> ProcessStatus:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
-        return Sight.GONE
+        return ProcessStatus.GONE
     except OSError:
-        return Sight.UNKNOWN
-    return Sight.UNKNOWN
+        return ProcessStatus.UNKNOWN
+    return ProcessStatus.UNKNOWN

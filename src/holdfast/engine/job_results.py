@@ -40,7 +40,7 @@ _PEOPLE: Final = {
 _LOG: Final = logging.getLogger("holdfast")
 
 
-async def result(store: Store, job_id: str) -> Any:
+async def wait_for_result(store: Store, job_id: str) -> Any:
     """Returns the job's result, as soon as it has one. A job that ended otherwise, or is held for a person, is an
     error. While the job waits for a signal, a time or an answer, the call waits, and logs a warning if a person has to
     act."""
@@ -49,11 +49,15 @@ async def result(store: Store, job_id: str) -> Any:
     while True:
         head, sealed = await store.jobs.read_with_events(job_id, events=SHORT)
         if head.status in TERMINAL:
-            return _ended(head, sealed[-1] if len(sealed) == head.head_seq else await _last(store, head))
+            return _return_result(
+                head, sealed[-1] if len(sealed) == head.head_seq else await _read_last_event(store, head)
+            )
         if head.wait_reason in _HELD:
             description, command = _HELD[head.wait_reason]
             hint = f"See what it needs, then decide: {command.format(job=job_id)}"
-            raise JobHeld(f"job {job_id}: {description}{await _why(store, head)}", job_id=job_id, hint=hint)
+            raise JobHeld(
+                f"job {job_id}: {description}{await _explain_hold(store, head)}", job_id=job_id, hint=hint
+            )
         if head.wait_reason in _PEOPLE and head.wait_reason is not last_reason:
             description = _PEOPLE[head.wait_reason]
             _LOG.warning("job %s needs a person: %s. See: holdfast job %s", job_id, description, job_id)
@@ -61,12 +65,12 @@ async def result(store: Store, job_id: str) -> Any:
         await store.wakeups.wait(topics, POLL_S)
 
 
-async def _last(store: Store, head: JobHead) -> SealedEvent:
+async def _read_last_event(store: Store, head: JobHead) -> SealedEvent:
     (last,) = await store.journal.read(head.job_id, after=head.head_seq - 1, limit=1)
     return last
 
 
-def _ended(head: JobHead, last: SealedEvent) -> Any:
+def _return_result(head: JobHead, last: SealedEvent) -> Any:
     event = unseal(last)
     if isinstance(event, events.JobCompleted):
         return event.output
@@ -78,9 +82,9 @@ def _ended(head: JobHead, last: SealedEvent) -> Any:
     raise JobFailed(f"job {head.job_id} failed: {format_error(error)}", job_id=head.job_id)
 
 
-async def _why(store: Store, head: JobHead) -> str:
+async def _explain_hold(store: Store, head: JobHead) -> str:
     """The reason in the last event of a held job."""
-    match unseal(await _last(store, head)):
+    match unseal(await _read_last_event(store, head)):
         case events.JobDeadLettered(causes=causes) if causes:
             last = causes[-1]
             error, why = last.get("error"), last.get("why", "")

@@ -23,12 +23,12 @@ from typing import Any, Final, TypeVar
 
 from holdfast.engine import budgets, failures
 from holdfast.engine.checkpoints import find_unproven
-from holdfast.engine.children import farewell
+from holdfast.engine.children import make_final_mail
 from holdfast.engine.execution import Execution
 from holdfast.engine.journal_loader import load_journal, replay_events
 from holdfast.engine.journal_writer import JournalWriter, PendingEvent, Stamp
-from holdfast.engine.loop_sleep import rest
-from holdfast.engine.mailbox import MailboxReader, rings
+from holdfast.engine.loop_sleep import sleep_on_loop
+from holdfast.engine.mailbox import MailboxReader, find_topic
 from holdfast.engine.replay_scheduler import UNMARKED
 from holdfast.engine.run_outcomes import Asleep, Failed, Interrupted, Parked, Stalled, TurnOutput, Uncovered
 from holdfast.engine.runner_config import RunnerConfig
@@ -56,7 +56,7 @@ from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, unseal
 from holdfast.model.job_deadline import JobDeadline, find_deadline, wake_by
 from holdfast.model.lease import Grant
 from holdfast.model.mailbox import Mail
-from holdfast.model.python_pin import misfit
+from holdfast.model.python_pin import find_misfit
 from holdfast.model.replay_history import History, Recorded
 from holdfast.model.retry import CALL_RETRY, delay
 from holdfast.model.side_effects import CallStatus
@@ -153,7 +153,7 @@ class JobRun:
             if self._writer.lost is None:
                 raise
             if isinstance(self._writer.lost, Misuse):
-                return await self._unwritable(self._writer.lost)
+                return await self._fail_unwritable(self._writer.lost)
             return LOST
         finally:
             if self._reading is not None:
@@ -173,11 +173,11 @@ class JobRun:
                 else:
                     await self._end(JobReleased(why="interrupted"), Move(status=Status.PENDING))
 
-    async def _unwritable(self, error: Misuse) -> str:
+    async def _fail_unwritable(self, error: Misuse) -> str:
         """Fails the attempt: the code produced a value that is not valid JSON for a journal. The run still holds the
         job."""
         self._writer = self._open(self._writer.holder, self._writer.mail_seen, self._writer.last_at)
-        return await self._failed(Failed(error, ()))
+        return await self._record_failure(Failed(error, ()))
 
     def _open(self, holder: Holder | None = None, mail_seen: int = 0, last_at: int = 0) -> JournalWriter:
         grant = self.grant
@@ -188,8 +188,8 @@ class JobRun:
             last_at=last_at,
             clock=self._clock,
             courier=self.config.committer,
-            on_mail=self._mail_waits,
-            on_loss=self._lost,
+            on_mail=self._start_reading_mail,
+            on_loss=self._stop_lost,
         )
 
     async def _go(self) -> str:
@@ -202,7 +202,7 @@ class JobRun:
                 raise
             # Every worker that took it over met the same error: it is held for a person, and not claimed again.
             self._writer.mark_read(self.grant.mail_seq)
-            return await self._dead("its journal cannot be read", failures.record_error(error))
+            return await self._make_dead_letter("its journal cannot be read", failures.record_error(error))
         if self._is_suspect:
             return SUSPECT
         self._writer.mark_read(job.mail_seq)
@@ -215,7 +215,7 @@ class JobRun:
         if self._is_too_late():
             return await self._time_out(call.tool for call in job.calls.values() if call.status in _OPEN)
         if self._is_poison():
-            return await self._dead("it failed too often", None)
+            return await self._make_dead_letter("it failed too often", None)
         return await self._drive_on()
 
     def _is_poison(self) -> bool:
@@ -269,7 +269,7 @@ class JobRun:
             msg = f"this process has no code for jobs of kind {self.grant.kind!r}"
             raise InvalidSetting(msg, hint="Claim only kinds that this process has code for.")
         pinned = None if self._created is None else self._created.python_version
-        report = misfit(pinned, self.config.python, self._history.pythons)
+        report = find_misfit(pinned, self.config.python, self._history.pythons)
         if report is None:
             report = await find_unproven(self.config.inspect, self._history, self.config.meter)
         if report is not None:
@@ -304,7 +304,7 @@ class JobRun:
             with self._stop_at_deadline(execution):
                 output = await execution.run(lambda: program(execution, job_input))
         except Failed as failed:
-            return await self._failed(failed)
+            return await self._record_failure(failed)
         except Asleep as asleep:
             wake_at = wake_by(asleep.wake_at, self._deadline)
             move = Move(status=Status.WAITING, reason=asleep.reason, wake_at=wake_at)
@@ -366,14 +366,14 @@ class JobRun:
         scribe = StreamWriter(self.config.store.streams) if self.config.scribe is None else self.config.scribe
         attempts: dict[str, int] = {}
         if self._history.claims > 1:
-            attempts = await self._asked(lambda: self.config.store.streams.attempts(self.grant.job_id))
+            attempts = await self._ask_store(lambda: self.config.store.streams.attempts(self.grant.job_id))
         return scribe.outlet(self.held, attempts)
 
     def poke(self) -> None:
         """Reads new mail soon. A run that is ending does not: its last append is rejected while mail is unread, and
         the wake-up may be about that append itself."""
         if self._execution is not None and not self._ending and self._writer.hold_for_mail():
-            self._mail_waits()
+            self._start_reading_mail()
 
     def wind_down(self, why: str = DRAINED) -> None:
         """Releases the job as soon as the calls in progress have ended; the job may complete before."""
@@ -425,7 +425,7 @@ class JobRun:
             if isinstance(event, JobCompleted) and turn is not None:
                 # No await in between: the two events are one append.
                 self._writer.record(turn.event, extras=turn.extras, guarded=True)
-            self._writer.record(event, move=move, extras=self._farewell(event, move), guarded=True)
+            self._writer.record(event, move=move, extras=self._make_final_mail(event, move), guarded=True)
             await self._writer.durable()
         except HoldfastError:
             if self._writer.lost is not None or isinstance(event, JobCancellation):
@@ -441,11 +441,11 @@ class JobRun:
         """How long from now until the job is due again, if it waits for a time."""
         return None if self.wakes_at is None else self.wakes_at - self._clock.wall_us()
 
-    def _farewell(self, event: Event, move: Move) -> Extras:
+    def _make_final_mail(self, event: Event, move: Move) -> Extras:
         """The mail that a job which has ended sends to others."""
         if not move.over:
             return NOTHING
-        return farewell(self.grant.job_id, self._created, self._history.children, event, move.status)
+        return make_final_mail(self.grant.job_id, self._created, self._history.children, event, move.status)
 
     async def _hold_stalled(self, stalled: Stalled) -> str:
         move = Move(status=Status.WAITING, reason=WaitReason.STALLED)
@@ -460,7 +460,7 @@ class JobRun:
         error = self._deadline.describe_error(self.grant.job_id, open_calls)
         return await self._end(JobFailure(error), Move(status=Status.FAILED))
 
-    async def _failed(self, failed: Failed) -> str:
+    async def _record_failure(self, failed: Failed) -> str:
         if self._is_too_late():
             return await self._time_out(() if self._execution is None else self._execution.acts.cut_off)
         error_record = failures.record_error(failed.error)
@@ -468,14 +468,14 @@ class JobRun:
         declared = self.config.retry_for(self.grant.kind)
         policy = self.config.retry if declared is None else declared.policy
         if attempt >= policy.attempts or not (declared or CALL_RETRY).covers_job(failed.error):
-            return await self._dead(error_record["message"], error_record)
+            return await self._make_dead_letter(error_record["message"], error_record)
         next_at = self._clock.wall_us() + delay(policy, attempt, self.config.chance())
         ready_at = wake_by(next_at, self._deadline)
         assert ready_at is not None
         move = Move(status=Status.PENDING, ready_at=ready_at, failed=True)
         return await self._end(JobRequeued(why="failed", error=error_record, rerun=failed.rerun), move)
 
-    async def _dead(self, why: str, error: Any) -> str:
+    async def _make_dead_letter(self, why: str, error: Any) -> str:
         causes = (
             {"why": why, "error": error, "takeovers": self.grant.takeovers, "attempts": self.grant.attempts},
         )
@@ -485,15 +485,15 @@ class JobRun:
     # ── mail ──────────────────────────────────────────────────────────────────────────────────────
 
     def _reserve(self) -> Stamp:
-        """Reserves a seq of the current writer: `_unwritable` replaces the writer."""
+        """Reserves a seq of the current writer: `_fail_unwritable` replaces the writer."""
         return self._writer.reserve()
 
-    def _mail_waits(self) -> None:
+    def _start_reading_mail(self) -> None:
         self._reading = asyncio.get_running_loop().create_task(self._read_mail(), name="holdfast-mail")
 
     async def _read_mail(self) -> None:
         """Records unread mail as events, and applies it: wakes waits, stops a cancelled run."""
-        letters = await self._letters()
+        letters = await self._load_mail()
         entries = self._mailbox.facts(letters)
         mail_seq = letters[-1].mail_seq if letters else self._writer.mail_seen
         self._news = self._news or bool(
@@ -502,24 +502,24 @@ class JobRun:
         self._writer.mail_read(mail_seq, entries, keep=self._still_holds)
         if self._execution is None:
             return
-        for topic in filter(None, map(rings, entries)):
+        for topic in filter(None, map(find_topic, entries)):
             self._execution.waits.ring(topic)
         if self._mailbox.cancelled:
             self._execution.stop(Cancelled())
 
-    async def _letters(self) -> list[Mail]:
+    async def _load_mail(self) -> list[Mail]:
         """Reads the unread mail."""
-        return await self._asked(
+        return await self._ask_store(
             lambda: self.config.store.post.read(self.grant.job_id, after=self._writer.mail_seen)
         )
 
-    async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _ask_store(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Asks the store; while it is unavailable, again after a pause."""
         while True:
             try:
                 return await ask()
             except Unavailable:
-                await rest(AGAIN_S)
+                await sleep_on_loop(AGAIN_S)
 
     def _still_holds(self, entry: PendingEvent) -> bool:
         """Whether a pending event is still written after mail was read. After a cancel, no event that fires, waits or
@@ -536,7 +536,7 @@ class JobRun:
         # the end.
         return not entry.guarded and not entry.extras.letters
 
-    def _lost(self, error: HoldfastError) -> None:
+    def _stop_lost(self, error: HoldfastError) -> None:
         if self._outlet is not None:
             self._outlet.close()
         if self._execution is not None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from holdfast.errors import Broken
 from holdfast.model import job_state
-from holdfast.model.checkpoint_snapshot import Carried, carry, unpack_snapshot
+from holdfast.model.checkpoint_snapshot import CheckpointSnapshot, restore_snapshot, unpack_snapshot
 from holdfast.model.events import (
     CheckpointSaved,
     Event,
@@ -32,7 +32,7 @@ async def load_journal(journal: Journal, grant: Grant, short: int) -> list[Seale
     limit = grant.head_seq + 1
     if grant.head_seq > short:
         sealed = await journal.since_commit(grant.job_id, limit=limit)
-        if _is_whole(sealed) or _commit(sealed) is not None:
+        if _is_whole(sealed) or _find_checkpoint(sealed) is not None:
             return sealed
     return await journal.read(grant.job_id, limit=limit)
 
@@ -49,7 +49,7 @@ def replay_events(
     created: Event | None = None
     if not _is_whole(sealed):
         ((_, created),) = unseal_all(job_id, [first])
-        job, head = _shortened(job_id, sealed, history)
+        job, head = _restore_checkpoint(job_id, sealed, history)
         sealed = sealed[2:]
     step, take = job_state.step, history.take
     try:
@@ -68,21 +68,21 @@ def _is_whole(sealed: Sequence[SealedEvent]) -> bool:
     return len(sealed) < 2 or sealed[1].seq == 2
 
 
-def _shortened(
+def _restore_checkpoint(
     job_id: str, sealed: Sequence[SealedEvent], history: History
 ) -> tuple[job_state.JobState, Head]:
     """The state before the checkpoint, restored from the checkpoint, and the head that it links to."""
-    checkpoint = _commit(sealed)
+    checkpoint = _find_checkpoint(sealed)
     if checkpoint is None or checkpoint[1].origin != history.origin:
         msg = f"the journal of job {job_id} cannot be read from its last checkpoint on"
         raise Broken(msg)
     commit, carried = checkpoint
-    carry(carried, history)
+    restore_snapshot(carried, history)
     before, at = sealed[1], sealed[2]
     return job_state.restore_job_state(at.seq, at.fence, commit, carried), Head(before.seq, before.hash)
 
 
-def _commit(sealed: Sequence[SealedEvent]) -> tuple[CheckpointSaved, Carried] | None:
+def _find_checkpoint(sealed: Sequence[SealedEvent]) -> tuple[CheckpointSaved, CheckpointSnapshot] | None:
     """The checkpoint at the beginning of a shortened journal, and its snapshot; None: the whole journal is needed."""
     if len(sealed) < 3 or sealed[2].type != CheckpointSaved.type:
         return None

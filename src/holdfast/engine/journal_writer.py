@@ -50,7 +50,7 @@ class PendingEvent(msgspec.Struct, frozen=True, eq=False):
     at: int = 0
 
 
-class Courier(Protocol):
+class Committer(Protocol):
     """Takes appends to the store. `group_commit.GroupCommit` implements it."""
 
     def wake(self, writer: JournalWriter) -> None:
@@ -71,7 +71,7 @@ class JournalWriter:
         *,
         mail_seen: int,
         clock: Clock,
-        courier: Courier,
+        courier: Committer,
         on_mail: Callable[[], None],
         on_loss: Callable[[HoldfastError], None],
         last_at: int = 0,
@@ -164,7 +164,7 @@ class JournalWriter:
         if self._sent is None and self._entries:
             self._sent_entries = self._next_entries()
             try:
-                self._sent = self._fitting()
+                self._sent = self._seal_fitting()
             except Exception:
                 self._put_back()
                 raise
@@ -174,15 +174,15 @@ class JournalWriter:
         self._entries.extendleft(reversed(self._sent_entries))
         self._sent_entries = []
 
-    def _fitting(self) -> Append:
+    def _seal_fitting(self) -> Append:
         try:
-            return self._sealed(self._sent_entries)
+            return self._seal(self._sent_entries)
         except TooLarge:
             if len(self._sent_entries) == 1:
                 raise
-            return self._half()
+            return self._seal_half()
 
-    def _half(self) -> Append:
+    def _seal_half(self) -> Append:
         """Halves an append that is too large until it fits. An event that does not fit alone is an error of the code
         that recorded it."""
         while True:
@@ -190,7 +190,7 @@ class JournalWriter:
             self._entries.extendleft(reversed(self._sent_entries[half:]))
             self._sent_entries = self._sent_entries[:half]
             try:
-                return self._sealed(self._sent_entries)
+                return self._seal(self._sent_entries)
             except TooLarge:
                 if half <= 1:
                     raise
@@ -204,7 +204,7 @@ class JournalWriter:
                 break
         return entries
 
-    def _sealed(self, entries: Sequence[PendingEvent]) -> Append:
+    def _seal(self, entries: Sequence[PendingEvent]) -> Append:
         times = [entry.at for entry in entries]
         if times != sorted(times):  # the last event of a hold may follow mail that is younger
             times = list(itertools.accumulate(times, max))
@@ -217,7 +217,7 @@ class JournalWriter:
             if entry.progress:
                 progress = True
             if entry.row is not None:
-                rows.append(_placed(entry.row, self.holder.head.seq + nth + 1, times[nth]))
+                rows.append(_stamp_row(entry.row, self.holder.head.seq + nth + 1, times[nth]))
             if entry.extras is not NOTHING:
                 extras.append(entry.extras)
         return append_of(
@@ -228,7 +228,7 @@ class JournalWriter:
             mail_seen=self.mail_seen if guarded else None,
             move=entries[-1].move,
             progress=progress,
-            extras=_together([Extras(calls=tuple(rows)), *extras]) if rows or extras else NOTHING,
+            extras=_merge_extras([Extras(calls=tuple(rows)), *extras]) if rows or extras else NOTHING,
         )
 
     def settle(self, outcome: Head | HoldfastError) -> bool:
@@ -236,7 +236,7 @@ class JournalWriter:
         assert self._sent is not None
         if isinstance(outcome, Head):
             self.holder = msgspec.structs.replace(self.holder, head=outcome)
-            self._arrived(max(entry.order for entry in self._sent_entries))
+            self._mark_durable(max(entry.order for entry in self._sent_entries))
             self._sent, self._sent_entries = None, []
             if self._mail_hinted and self.hold_for_mail():
                 self._on_mail()
@@ -249,7 +249,7 @@ class JournalWriter:
             self.give_up(outcome)
         return self.lost is None and not self._reading and bool(self._entries)
 
-    def _arrived(self, order: int) -> None:
+    def _mark_durable(self, order: int) -> None:
         self._durable = max(order, self._durable)
         while self._waiters and self._waiters[0][0] <= order:
             _, future = self._waiters.popleft()
@@ -283,7 +283,7 @@ class JournalWriter:
         if self._entries:
             self._courier.wake(self)
         else:
-            self._arrived(self._order)
+            self._mark_durable(self._order)
 
     def _withdraw(self, order: int) -> None:
         """Raises Withdrawn for callers that wait for an event which is not written: a call without its intent must not
@@ -306,14 +306,14 @@ class JournalWriter:
         self._on_loss(error)
 
 
-def _placed(row: CallRow, seq: int, at: int) -> CallRow:
+def _stamp_row(row: CallRow, seq: int, at: int) -> CallRow:
     """The ledger row with the place and time of its event."""
     if row.status in SETTLED:
         return msgspec.structs.replace(row, result_seq=seq, settled_at=at)
     return msgspec.structs.replace(row, intent_seq=seq, prepared_at=at)
 
 
-def _together(parts: Sequence[Extras]) -> Extras:
+def _merge_extras(parts: Sequence[Extras]) -> Extras:
     parts = [part for part in parts if part]
     if not parts:
         return NOTHING

@@ -22,7 +22,7 @@ def get_context() -> Mapping[str, str | int]:
 
 
 @contextmanager
-def about(**names: str | int) -> Iterator[None]:
+def add_context(**names: str | int) -> Iterator[None]:
     """Adds these to the context of log lines in the block."""
     token = _ABOUT.set({**_ABOUT.get(), **names})
     try:

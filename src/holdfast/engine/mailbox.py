@@ -15,10 +15,10 @@ import msgspec
 from holdfast.engine import budgets
 from holdfast.engine.approvals import APPROVED, DENIED
 from holdfast.engine.journal_writer import PendingEvent, Stamp
-from holdfast.engine.suspension import topic
+from holdfast.engine.suspension import signal_topic
 from holdfast.model import budget as money
 from holdfast.model.append import NOTHING, Extras
-from holdfast.model.budget import Limit, Raise
+from holdfast.model.budget import Limit, LimitRaise
 from holdfast.model.events import (
     ApprovalDecided,
     BudgetRaised,
@@ -55,7 +55,7 @@ class ApprovalAnswer(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class News(msgspec.Struct, frozen=True):
+class ChildNotice(msgspec.Struct, frozen=True):
     """Message of a child to its parent when the child ends."""
 
     step_key: str
@@ -65,7 +65,7 @@ class News(msgspec.Struct, frozen=True):
     error: Any = None
 
 
-class Grown(msgspec.Struct, frozen=True):
+class RaiseCommand(msgspec.Struct, frozen=True):
     """A person's raise of a budget: limits that it has at least from now on, in exact units."""
 
     budget_id: str
@@ -73,7 +73,7 @@ class Grown(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Choice(msgspec.Struct, frozen=True):
+class ResumeCommand(msgspec.Struct, frozen=True):
     """A person's decision on a job that is held: continue, and perhaps accept the report of a parked job."""
 
     choice: str = "continue"
@@ -159,7 +159,7 @@ class MailboxReader:
         return self._entry(event)
 
     def _child(self, letter: Mail) -> PendingEvent | None:
-        news = msgspec.convert(letter.body, News)
+        news = msgspec.convert(letter.body, ChildNotice)
         if self._history.children.get(news.child_job_id) != news.step_key:
             return None
         event = ChildFinished(
@@ -174,16 +174,16 @@ class MailboxReader:
 
     def _budget(self, letter: Mail) -> PendingEvent | None:
         """Raises the account in the append that records the raise. A job accepts raises of its own budgets only."""
-        grown = msgspec.convert(letter.body, Grown)
+        grown = msgspec.convert(letter.body, RaiseCommand)
         if grown.budget_id not in self._history.budgets:
             return None
         event = BudgetRaised(grown.budget_id, grown.limits, letter.sender, grown.why, letter.mail_seq)
-        raises = (Raise(grown.budget_id, money.read(dict(grown.limits.items()))),)
+        raises = (LimitRaise(grown.budget_id, money.read(dict(grown.limits.items()))),)
         return self._entry(event, extras=Extras(raises=raises))
 
     def _resume(self, letter: Mail) -> None:
         """Restarts a held job. Not an event in between: the claim ends with it, and the next claim starts over."""
-        choice = msgspec.convert(letter.body or {}, Choice)
+        choice = msgspec.convert(letter.body or {}, ResumeCommand)
         self.requeued = JobRequeued(
             why=choice.why,
             by=letter.sender,
@@ -211,16 +211,16 @@ class MailboxReader:
         )
 
 
-def rings(entry: PendingEvent) -> str | None:
+def find_topic(entry: PendingEvent) -> str | None:
     """The topic of the waits that an event may end."""
     match entry.event:
         case SignalReceived(name=name):
-            return topic(name)
+            return signal_topic(name)
         case ToolReconciled(step_key=step_key) | ChildFinished(step_key=step_key):
             return step_key
         case ApprovalDecided(approval_id=approval_id):
             return approval_id
         case BudgetRaised(budget_id=budget_id):
-            return budgets.topic(budget_id)
+            return budgets.budget_topic(budget_id)
         case _:
             return None

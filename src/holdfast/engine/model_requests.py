@@ -28,9 +28,9 @@ from holdfast.engine import failures
 from holdfast.engine.budgets import ONE_ANSWER
 from holdfast.engine.execution import Execution
 from holdfast.engine.run_outcomes import Stopped
-from holdfast.engine.streams import Voice
+from holdfast.engine.streams import AttemptOutput
 from holdfast.engine.task_scopes import TaskScope
-from holdfast.engine.telemetry import Timed
+from holdfast.engine.telemetry import TimedOperation
 from holdfast.errors import HoldfastError
 from holdfast.model import canonical
 from holdfast.model.append import Extras
@@ -83,8 +83,8 @@ class ModelAnswer(msgspec.Struct, frozen=True):
     error: Any = None
 
 
-class Asking:
-    """One request at one place in the code. Made by `ask`."""
+class ModelCall:
+    """One request at one place in the code. Made by `open_request`."""
 
     def __init__(
         self,
@@ -106,8 +106,8 @@ class Asking:
         self._request = request
         self._digest = digest
         self._generation = recorded.generation if recorded else execution.history.next_generation(step_key)
-        self._voice: Voice | None = None
-        self._timed: Timed | None = None
+        self._voice: AttemptOutput | None = None
+        self._timed: TimedOperation | None = None
 
     async def check_repurchase(self, *, park: bool) -> None:
         """Checks for a recorded answer under this key to a request that differs. If there is one, reports the
@@ -133,9 +133,9 @@ class Asking:
     def begin(self) -> None:
         """Records that the request is about to be sent, perhaps again. Does not wait for the disk."""
         execution = self._execution
-        execution.must_be_covered()
+        execution.check_lease()
         self.attempt += 1
-        parts, blobs, after = self._news() if self.attempt == 1 else ((), (), "")
+        parts, blobs, after = self._find_new_parts() if self.attempt == 1 else ((), (), "")
         event = LlmRequested(
             self.step_key,
             self._request.model,
@@ -149,7 +149,7 @@ class Asking:
         self._voice = None if execution.outlet is None else execution.outlet.voice(self.step_key)
         self._timed = execution.meter.model(execution.owner, self._request.model, self.step_key)
 
-    def _news(self) -> tuple[tuple[str, ...], tuple[bytes, ...], str]:
+    def _find_new_parts(self) -> tuple[tuple[str, ...], tuple[bytes, ...], str]:
         """The parts that no earlier request had: their digests, their bytes, and the request that had the others."""
         if self._request.after:
             return (canonical.hex_digest(self._request.params),), (self._request.params,), self._request.after
@@ -163,7 +163,7 @@ class Asking:
     @contextmanager
     def working(self) -> Iterator[None]:
         """Marks the code in the block as the client's, not the job's; the job is not suspended meanwhile."""
-        self._execution.must_go_on()
+        self._execution.check_running()
         with self._execution.busy(), self._place.within(self.step_key):
             yield
 
@@ -175,7 +175,7 @@ class Asking:
 
     def record_failure(self, error: Exception, attempts: int, next_at: int) -> None:
         """Records a failed attempt, of `attempts` in all, and when the next one is due."""
-        self._over("again")
+        self._end_attempt("again")
         self.failed_attempts, self.retry_at = self.failed_attempts + 1, next_at
         event = CallRetried(
             self.step_key,
@@ -203,7 +203,9 @@ class Asking:
 
     async def record_answer(self, answer: ModelAnswer) -> None:
         """Records the answer, and returns when it is on disk and it is the code's turn to get it."""
-        self._over(*(("answered", answer.usage) if answer.error is None else ("refused", answer.error)))
+        self._end_attempt(
+            *(("answered", answer.usage) if answer.error is None else ("refused", answer.error))
+        )
         self.answer = answer
         event = LlmResponded(
             self.step_key,
@@ -214,12 +216,12 @@ class Asking:
             error=answer.error,
         )
         stamp = self._execution.note(event, progress=True)
-        await self._execution.on_disk(stamp)
+        await self._execution.wait_until_durable(stamp)
         await self._execution.turn(stamp.seq, stamp.at)
 
     async def record_cancelled(self) -> None:
         """Records that the code cancelled the request; not if the run is being ended."""
-        self._over("given_up")
+        self._end_attempt("given_up")
         await self._execution.record_cancelled(self.step_key, self._digest, self._generation)
 
     @property
@@ -243,7 +245,7 @@ class Asking:
         the request."""
         return self._execution.note_error(error, self.step_key)
 
-    def _over(self, how: str, detail: Any = None) -> None:
+    def _end_attempt(self, how: str, detail: Any = None) -> None:
         """Ends this attempt: closes its output and its timing."""
         if self._timed is not None:
             self._timed.over(how, detail)
@@ -252,7 +254,7 @@ class Asking:
             self._voice.is_over = True
 
 
-async def ask(execution: Execution, request: Request) -> Asking:
+async def open_request(execution: Execution, request: Request) -> ModelCall:
     """Identifies the request by its place in the code; with its answer, if one is recorded."""
     place = execution.place()
     key = place.scope.key(request.name)
@@ -260,16 +262,16 @@ async def ask(execution: Execution, request: Request) -> Asking:
     recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
     if recorded is not None:
         key = recorded.step_key
-    asking = Asking(execution, place, request, key, digest, recorded)
+    asking = ModelCall(execution, place, request, key, digest, recorded)
     if recorded is not None and recorded.settled:
-        if await execution.past(recorded):
+        if await execution.wait_for_outcome(recorded):
             failed = recorded.status is CallStatus.FAILED
             asking.answer = ModelAnswer(error=recorded.error) if failed else ModelAnswer(recorded.result)
             execution.meter.record_replay()
             return asking
         if recorded.intent_seq is None:  # it was cancelled before it was sent
-            asking = Asking(execution, place, request, key, digest, None)
-    await execution.unless_winding_down()
+            asking = ModelCall(execution, place, request, key, digest, None)
+    await execution.wait_unless_winding_down()
     return asking
 
 

@@ -23,19 +23,19 @@ async def make_plan_once(execution: Execution, make: Callable[[], Awaitable[Plan
     from it. Call it in a separate scope, which belongs to the planner."""
     key = execution.place().scope.key("plan")
     recorded = execution.history.find(key, "")
-    if recorded is None or not recorded.settled or not await execution.past(recorded):
+    if recorded is None or not recorded.settled or not await execution.wait_for_outcome(recorded):
         plan = await make()
         event = PlanGenerated(_plan_id(execution, key), plan.to_json(), key)
         stamp = execution.note(event, progress=True)
         async with execution.noting_cancel(key, "", 0):
-            await execution.on_disk(stamp)
+            await execution.wait_until_durable(stamp)
             await execution.turn(stamp.seq, stamp.at)
         # As a replay returns it, from the first run on.
         return Plan.from_json(event.plan, recorded_as=event.plan_id)
     return Plan.from_json(recorded.result, recorded_as=recorded.name)
 
 
-async def to_follow(execution: Execution, plan: Plan, check: Callable[[Plan], None]) -> Plan:
+async def choose_plan(execution: Execution, plan: Plan, check: Callable[[Plan], None]) -> Plan:
     """Returns the plan to follow here: this one, if it was made in this job to be followed; otherwise as recorded."""
     history = execution.history
     if history.plans.get(plan.recorded_as, True):
@@ -50,13 +50,13 @@ async def to_follow(execution: Execution, plan: Plan, check: Callable[[Plan], No
     return plan
 
 
-def node_started(execution: Execution, plan_id: str, node: str) -> None:
+def record_node_start(execution: Execution, plan_id: str, node: str) -> None:
     """Records that the node has started."""
     if (plan_id, node) not in execution.history.nodes:
         _record(execution, NodeStarted(plan_id, node, execution.place().scope.path))
 
 
-def node_finished(execution: Execution, plan_id: str, node: str, outcome: str) -> None:
+def record_node_outcome(execution: Execution, plan_id: str, node: str, outcome: str) -> None:
     """Records the outcome of the node."""
     if execution.history.nodes.get((plan_id, node)) == STARTED:
         _record(execution, NodeFinished(plan_id, node, outcome))

@@ -32,9 +32,9 @@ class Question(msgspec.Struct, frozen=True):
 async def ask(execution: Execution, question: Question, fits: Callable[[Any], bool]) -> Any:
     """Returns the first answer that fits; TimeoutError, if none came in time since the code first called it."""
     with execution.scope("ask"):
-        question_id, due_at = await _put(execution, question)
+        question_id, due_at = await _record_question(execution, question)
         try:
-            while not fits(answer := await _answer(execution, question_id, due_at)):
+            while not fits(answer := await _take_answer(execution, question_id, due_at)):
                 pass
         except TimeoutError:
             msg = f"no answer in time: {question.text}"
@@ -42,7 +42,7 @@ async def ask(execution: Execution, question: Question, fits: Callable[[Any], bo
         return answer
 
 
-async def _put(execution: Execution, question: Question) -> tuple[str, int | None]:
+async def _record_question(execution: Execution, question: Question) -> tuple[str, int | None]:
     """Records the question; in a replay it is the one of the first run."""
     key, digest = execution.place().scope.key("question"), digest_of(msgspec.to_builtins(question))
     recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
@@ -61,13 +61,13 @@ async def _put(execution: Execution, question: Question) -> tuple[str, int | Non
     return event.question_id, event.due_at
 
 
-async def _answer(execution: Execution, question_id: str, due_at: int | None) -> Any:
+async def _take_answer(execution: Execution, question_id: str, due_at: int | None) -> Any:
     """Returns the next answer."""
     key, digest = execution.place().scope.key("answer"), digest_of(question_id)
     recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
-    if recorded is not None and recorded.settled and await execution.past(recorded):
+    if recorded is not None and recorded.settled and await execution.wait_for_outcome(recorded):
         return suspension.read_result(recorded)
-    return await suspension.take(execution, key, digest, question_id, WaitReason.APPROVAL, due_at)
+    return await suspension.take_signal(execution, key, digest, question_id, WaitReason.APPROVAL, due_at)
 
 
 def _question_id(execution: Execution, key: str) -> str:

@@ -65,7 +65,7 @@ class ReadyQueue:
         self._first, self._last = weakref.ref(handles[0]), weakref.ref(handles[-1])
 
 
-class _Counting(Protocol):
+class _CallbackCounter(Protocol):
     """Counts callbacks that are about to run."""
 
     ready_callbacks: int
@@ -76,8 +76,8 @@ class CountedCallback:
 
     __slots__ = ("_callback", "_owner", "handle")
 
-    def __init__(self, owner: _Counting, callback: Callable[..., object]) -> None:
-        self._owner: _Counting | None = owner
+    def __init__(self, owner: _CallbackCounter, callback: Callable[..., object]) -> None:
+        self._owner: _CallbackCounter | None = owner
         self._callback = callback
         self.handle: Any = None
         owner.ready_callbacks += 1

@@ -35,7 +35,7 @@ from holdfast.model.jobs import JobHead
 from holdfast.model.lease import FAILED_ATTEMPTS_MAX, TAKEOVERS_MAX, is_poison
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.work import HOLDER
-from holdfast.model.worker_identity import Sight, identity_in, is_dead, is_neighbour
+from holdfast.model.worker_identity import ProcessStatus, identity_in, is_dead, is_neighbour
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 from holdfast.store.ports.journal import Ruling
@@ -75,7 +75,7 @@ class SweepResult(msgspec.Struct, frozen=True, gc=False):
     dead: bool
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class RecoveryRules(msgspec.Struct, frozen=True, kw_only=True):
     """When a job has used up its attempts, and the name under which the sweep writes. `takeovers_max` is for holders
     of one item at a time; without it no loss of a holder makes a job a dead letter."""
 
@@ -84,10 +84,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     by: str | None = None
 
 
-DEFAULT: Final = Rules()
+DEFAULT: Final = RecoveryRules()
 
 
-async def sweep(store: Store, clock: Clock, rules: Rules = DEFAULT) -> SweepStats:
+async def sweep(store: Store, clock: Clock, rules: RecoveryRules = DEFAULT) -> SweepStats:
     """Returns every running job with an expired lease to its queue, or holds it as a dead letter. Returns
     the counts."""
     stats, _ = await sweep_jobs(store, clock, rules)
@@ -95,12 +95,12 @@ async def sweep(store: Store, clock: Clock, rules: Rules = DEFAULT) -> SweepStat
 
 
 async def sweep_jobs(
-    store: Store, clock: Clock, rules: Rules = DEFAULT
+    store: Store, clock: Clock, rules: RecoveryRules = DEFAULT
 ) -> tuple[SweepStats, list[SweepResult]]:
     """The same, and which jobs they were. An unavailable store counts as an error; the next sweep continues."""
     began = clock.tick_us()
     stats, swept = SweepStats(), list[SweepResult]()
-    decide = functools.partial(ruling, rules)
+    decide = functools.partial(decide_ruling, rules)
     while True:
         try:
             held = await store.journal.hold_expired(decide, limit=AT_ONCE)
@@ -117,7 +117,7 @@ async def sweep_jobs(
     return stats, swept
 
 
-async def remember(store: Store, last: LastSweep) -> None:
+async def remember_sweep(store: Store, last: LastSweep) -> None:
     """Stores this sweep as the last one that found something."""
     await store.metadata.put(LAST_SWEEP, msgspec.to_builtins(last))
 
@@ -128,7 +128,7 @@ async def find_last_sweep(store: Store) -> LastSweep | None:
     return None if entry is None else msgspec.convert(entry.value, LastSweep)
 
 
-def ruling(rules: Rules, head: JobHead) -> Ruling:
+def decide_ruling(rules: RecoveryRules, head: JobHead) -> Ruling:
     """Decides about a job whose lease has expired: back to its place in the queue, or a dead letter.
 
     A job that ever got mail does not become a dead letter here: its holder may have died before it read a resume.
@@ -142,19 +142,19 @@ def ruling(rules: Rules, head: JobHead) -> Ruling:
         takeovers_max=TAKEOVERS_MAX if head.lease_owner.startswith(HOLDER) else rules.takeovers_max,
         failed_attempts_max=rules.failed_attempts_max,
     ):
-        return Ruling(_buried(head.lease_owner, takeovers, head.attempts), _DEAD_LETTER)
-    events = _requeued(rules.by, head.lease_owner)
+        return Ruling(_make_dead_letter(head.lease_owner, takeovers, head.attempts), _DEAD_LETTER)
+    events = _make_requeue(rules.by, head.lease_owner)
     return Ruling(events, Move(status=Status.PENDING, ready_at=head.ready_at, takeover=True))
 
 
 @functools.lru_cache(maxsize=128)
-def _requeued(by: str | None, holder: str) -> tuple[JobRequeued]:
+def _make_requeue(by: str | None, holder: str) -> tuple[JobRequeued]:
     """One event for all jobs of one worker: the store then encodes it once."""
     return (JobRequeued(LEASE_RAN_OUT, by, takeover=True, holder=holder),)
 
 
 @functools.lru_cache(maxsize=128)
-def _buried(holder: str, takeovers: int, attempts: int) -> tuple[JobDeadLettered]:
+def _make_dead_letter(holder: str, takeovers: int, attempts: int) -> tuple[JobDeadLettered]:
     cause = {"why": LEASE_RAN_OUT, "holder": holder, "takeovers": takeovers, "attempts": attempts}
     return (JobDeadLettered((cause,)),)
 
@@ -174,7 +174,7 @@ async def prove_dead(store: Store, processes: Processes) -> list[str]:
         ):
             continue
         parent = find_parent(name)
-        if parent is not None and processes.look_up(parent) is not Sight.GONE:
+        if parent is not None and processes.look_up(parent) is not ProcessStatus.GONE:
             continue  # its parent saw how it died, and records that
         if await store.leases.expire(name):
             dead.append(name)
@@ -204,16 +204,18 @@ def causes_of(events: Iterable[tuple[int, Event]]) -> list[Any]:
             case JobRequeued():
                 causes.clear()  # a person has restarted the job
             case JobDeadLettered(causes=reported):
-                causes = _join(causes, reported, at, holder)
+                causes = _merge_causes(causes, reported, at, holder)
             case _:
                 pass
     return causes
 
 
-def _join(causes: list[Any], reported: Iterable[Any], at: int, holder: str) -> list[Any]:
+def _merge_causes(causes: list[Any], reported: Iterable[Any], at: int, holder: str) -> list[Any]:
     """The causes in the journal, and those that the dead letter adds."""
     added = [cause for cause in reported if isinstance(cause, dict)]
-    if causes and [_plain(cause) for cause in added[: len(causes)]] == [_plain(cause) for cause in causes]:
+    if causes and [_drop_time(cause) for cause in added[: len(causes)]] == [
+        _drop_time(cause) for cause in causes
+    ]:
         added = added[len(causes) :]  # the writer of the dead letter had read the journal
     for cause in added:
         is_verdict = cause.get("error") is None and "holder" not in cause
@@ -229,7 +231,7 @@ def _join(causes: list[Any], reported: Iterable[Any], at: int, holder: str) -> l
     return causes
 
 
-def _plain(cause: Any) -> Any:
+def _drop_time(cause: Any) -> Any:
     return {key: value for key, value in cause.items() if key != "at"} if isinstance(cause, dict) else cause
 
 

@@ -33,11 +33,11 @@ from holdfast.engine.wait_set import WaitSet
 from holdfast.errors import Broken, InvalidMove, NotFound
 from holdfast.model import canonical, job_state
 from holdfast.model import events as e
-from holdfast.model.hash_chain import SealedEvent, first_break, unseal
+from holdfast.model.hash_chain import SealedEvent, find_break, unseal
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.replay_history import History, Recorded
 from holdfast.model.states import TERMINAL, Status, WaitReason
-from holdfast.model.step_keys import scope_of, within
+from holdfast.model.step_keys import is_within, scope_of
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 
@@ -60,7 +60,7 @@ class Difference(msgspec.Struct, frozen=True):
     attempted: ReplayedStep | None = None
 
 
-class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a replay. `output_digest` is the digest of what the code returned, if it did."""
 
     job_id: str
@@ -75,7 +75,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
         return self.difference is None
 
 
-async def replay(store: Store, job_id: str, program: Program, *, clock: Clock) -> Replayed:
+async def replay(store: Store, job_id: str, program: Program, *, clock: Clock) -> ReplayResult:
     """Runs the job's function over its journal; makes no call and writes nothing."""
     record = await store.jobs.get(job_id)
     sealed = await store.journal.read(job_id)
@@ -90,14 +90,14 @@ async def replay_journal(
     clock: Clock,
     namespace: str = DEFAULT_NAMESPACE,
     store: Store | None = None,
-) -> Replayed:
+) -> ReplayResult:
     """The same for a journal from anywhere: a store, an export, a test.
 
     Messages of a session are read from the store.
     """
     record = _Record(job_id, sealed)
     execution = _Replay(record, clock, Owner(namespace, job_id, record.job.fence, record.session_id), store)
-    return await _judged(record, execution, program)
+    return await _compare_run(record, execution, program)
 
 
 class _Record:
@@ -108,11 +108,11 @@ class _Record:
         if not sealed:
             msg = f"there is no job {job_id!r}"
             raise NotFound(msg)
-        if first_break(job_id, sealed) is not None:
+        if find_break(job_id, sealed) is not None:
             msg = f"the journal of job {job_id} is damaged"
             raise Broken(msg)
         self.job = job_state.JobState()
-        self.history = _Asking()
+        self.history = _TrackingHistory()
         self.given: Any = None
         self.session_id: str | None = None
         self._steps: dict[str, ReplayedStep] = {}
@@ -152,7 +152,7 @@ class _Record:
                 self._note(ReplayedStep(event.step_key, event.kind, event.args_digest, seq=seq))
             case e.PlanGenerated():
                 # The calls that the planner made are not repeated.
-                self._optional |= {key for key in self._steps if within(scope_of(event.step_key), key)}
+                self._optional |= {key for key in self._steps if is_within(scope_of(event.step_key), key)}
                 self._note(ReplayedStep(event.step_key, "plan", seq=seq))
             case e.QuestionAsked():
                 self._note(ReplayedStep(event.step_key, "ask", seq=seq))
@@ -177,7 +177,7 @@ def _name(step_key: str) -> str:
     return step_key.rpartition("/")[2].rpartition("#")[0]
 
 
-class _Asking(History):
+class _TrackingHistory(History):
     """A history that remembers which calls were looked up."""
 
     def __init__(self) -> None:
@@ -193,7 +193,7 @@ class _Asking(History):
 # ── a run without effects ─────────────────────────────────────────────────────────────────────────
 
 
-class _Ended(Exception):
+class _EndOfJournal(Exception):
     """The code has come to the end of the journal."""
 
 
@@ -202,10 +202,10 @@ class _Replay(Execution):
 
     def __init__(self, record: _Record, clock: Clock, owner: Owner, store: Store | None) -> None:
         super().__init__(
-            record.history, _Refusing(self), _JournalClock(record.history, clock), owner, store=store
+            record.history, _RefusingRecorder(self), _JournalClock(record.history, clock), owner, store=store
         )
         self.attempted: ReplayedStep | None = None
-        self.acts = _NoActs(self)  # type: ignore[assignment]
+        self.acts = _NoSideEffects(self)  # type: ignore[assignment]
         self.waits = _NoWaits(self, clock)
 
     async def perform(
@@ -216,7 +216,7 @@ class _Replay(Execution):
         key: str = "",
         longest_us: int | None = None,
     ) -> tuple[Any, Exception | None]:
-        await self.beyond(_step(call, step_key))
+        await self.beyond(_describe_step(call, step_key))
 
     async def beyond(self, step: ReplayedStep) -> NoReturn:
         """Never returns: the call is not in the journal, so it has no outcome."""
@@ -231,7 +231,7 @@ class _Replay(Execution):
         self.attempted = self.attempted or ReplayedStep(
             step_key, event.type, getattr(event, "args_digest", "")
         )
-        self.stop(_Ended())
+        self.stop(_EndOfJournal())
 
     def _name_orphans(self) -> None:
         """Does nothing: they were logged when the job ran."""
@@ -240,11 +240,11 @@ class _Replay(Execution):
         self, name: str, key: str, digest: str, recorded: Recorded, fields: tuple[str, ...]
     ) -> None:
         self.attempted = self.attempted or ReplayedStep(key, name, digest)
-        self.stop(_Ended())
+        self.stop(_EndOfJournal())
 
     def _park(self, why: str, recorded: list[Recorded], call: DurableCall, key: str) -> None:
-        self.attempted = self.attempted or _step(call, key)
-        self.stop(_Ended())
+        self.attempted = self.attempted or _describe_step(call, key)
+        self.stop(_EndOfJournal())
 
     def _move(self, key: str, digest: str, recorded: Recorded) -> Recorded | None:
         """Maps a recorded call that the code makes under another name: it is the same call."""
@@ -258,7 +258,7 @@ class _Replay(Execution):
         timer_us = self.scheduler.next_timer_us
         is_over = timer_us is None or timer_us > self.clock.wall_us()
         if self.attempted is not None or (is_over and not self.scheduler.externals and not is_polling):
-            self.stop(_Ended())
+            self.stop(_EndOfJournal())
         return False
 
 
@@ -286,11 +286,11 @@ class _NoWaits(WaitSet):
         super().__init__(clock, execution.look)
         self._execution = execution
 
-    async def look_again(self, reason: WaitReason, topic: str, due_at: int | None = None) -> bool:
+    async def wait_for_topic(self, reason: WaitReason, topic: str, due_at: int | None = None) -> bool:
         await self._execution.beyond(ReplayedStep(topic, reason))
 
 
-class _NoActs:
+class _NoSideEffects:
     """Makes no effect, no second attempt and no probe. A denied approval is denied again."""
 
     def __init__(self, execution: _Replay) -> None:
@@ -301,14 +301,14 @@ class _NoActs:
     ) -> NoReturn:
         generation = self._execution.history.next_generation(key)
         await approvals.find_approval(self._execution, call, key, digest, generation)
-        await self._execution.beyond(_step(call, key))
+        await self._execution.beyond(_describe_step(call, key))
 
 
-def _step(call: DurableCall, step_key: str) -> ReplayedStep:
+def _describe_step(call: DurableCall, step_key: str) -> ReplayedStep:
     return ReplayedStep(step_key, call.name, _digest(call.identity), call.args)
 
 
-class _Refusing:
+class _RefusingRecorder:
     """Recorder of a replay: ends it at the first event."""
 
     def __init__(self, execution: _Replay) -> None:
@@ -325,7 +325,7 @@ class _Refusing:
 # ── judging ───────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _judged(record: _Record, execution: _Replay, program: Program) -> Replayed:
+async def _compare_run(record: _Record, execution: _Replay, program: Program) -> ReplayResult:
     output: Any = None
     error: Exception | None = None
     ended = False
@@ -335,11 +335,13 @@ async def _judged(record: _Record, execution: _Replay, program: Program) -> Repl
             output = output.output
     except Failed as failed:
         error = failed.error
-    except (_Ended, Asleep):
+    except (_EndOfJournal, Asleep):
         ended = True
     returned = not ended and error is None
-    difference = _parted(record, execution) or _end(record, execution, output, error, ended=ended)
-    return Replayed(
+    difference = _find_divergence(record, execution) or _compare_ends(
+        record, execution, output, error, ended=ended
+    )
+    return ReplayResult(
         job_id=record.job_id,
         status=record.status,
         steps=len(record.history.asked),
@@ -349,7 +351,7 @@ async def _judged(record: _Record, execution: _Replay, program: Program) -> Repl
     )
 
 
-def _parted(record: _Record, execution: _Replay) -> Difference | None:
+def _find_divergence(record: _Record, execution: _Replay) -> Difference | None:
     """The place where the code made another call than the recorded one, or left a recorded call out."""
     attempted = execution.attempted
     recorded = None if attempted is None else record.find(attempted.step_key)
@@ -363,7 +365,7 @@ def _parted(record: _Record, execution: _Replay) -> Difference | None:
     return Difference("the code makes another call than the recorded one", missed, attempted)
 
 
-def _end(
+def _compare_ends(
     record: _Record, execution: _Replay, output: Any, error: Exception | None, *, ended: bool
 ) -> Difference | None:
     """The difference between the ends of the code and of the job."""

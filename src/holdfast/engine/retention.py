@@ -37,7 +37,7 @@ async def prune(store: Store, policy: RetentionPolicy, *, dry_run: bool = False)
     removed: Counter[str] = Counter()
     while True:
         before = removed["jobs"]
-        kept = await _round(store, policy, removed, dry_run=dry_run)
+        kept = await _prune_round(store, policy, removed, dry_run=dry_run)
         if dry_run or removed["jobs"] == before or CHILDREN_KEPT not in kept:
             break
     freed = await store.retention.collect(grace_us=policy.blob_grace_us, batch=policy.batch, dry_run=dry_run)
@@ -51,7 +51,7 @@ async def prune(store: Store, policy: RetentionPolicy, *, dry_run: bool = False)
     )
 
 
-async def _round(
+async def _prune_round(
     store: Store, policy: RetentionPolicy, removed: Counter[str], *, dry_run: bool
 ) -> Counter[str]:
     """Checks every job that ended long enough ago once. Returns the reasons why jobs were kept, with counts."""

@@ -77,7 +77,7 @@ def output_of(
         gave_up = CallFailed("the function of the job cancelled itself", error_type="CancelledError")
         raise Failed(gave_up, ()) from error
     except Exception as error:
-        raise Failed(error, failures.causes(error, raised)) from error
+        raise Failed(error, failures.find_failed_steps(error, raised)) from error
 
 
 class TurnOutput(msgspec.Struct, frozen=True):

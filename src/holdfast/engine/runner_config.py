@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.engine.audit_hook import IoMonitor
-from holdfast.engine.crash_points import Points, nothing
+from holdfast.engine.crash_points import Points, ignore_point
 from holdfast.engine.execution import Execution
 from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.streams import StreamWriter
@@ -37,7 +37,7 @@ class RunnerConfig(msgspec.Struct, frozen=True):
     isolates: bool = False
     """Whether suspects are handed to an isolated process instead of being run here."""
     strict: bool = False
-    points: Points = nothing
+    points: Points = ignore_point
     chance: Callable[[], float] = lambda: 0.5
     """Random position of a retry within its span, from 0 to 1."""
     inspect: Inspector | None = None
@@ -62,15 +62,15 @@ class RunnerConfig(msgspec.Struct, frozen=True):
 
     def retry_for(self, kind: str) -> Retry | None:
         """The retry policy that the agent of this kind declares."""
-        retry = self._declared(kind, "retry")
+        retry = self._find_setting(kind, "retry")
         return retry if isinstance(retry, Retry) else None
 
     def timeout_for(self, kind: str) -> Micros | None:
         """How long a job of this kind may take as a whole. None: no limit."""
-        timeout_us = self._declared(kind, "timeout_us")
+        timeout_us = self._find_setting(kind, "timeout_us")
         return timeout_us if isinstance(timeout_us, int) else None
 
-    def _declared(self, kind: str, setting: str) -> Any:
+    def _find_setting(self, kind: str, setting: str) -> Any:
         agent = getattr(self.program_for(kind), "__self__", None)
         return getattr(agent, setting, None)
 

@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.errors import Busy, InvalidSetting
 from holdfast.model.jobs import DEFAULT_NAMESPACE
-from holdfast.model.schedule import LATE_US, Schedule, decide, job_of
+from holdfast.model.schedule import LATE_US, Schedule, decide, make_job
 from holdfast.model.time import to_iso
 from holdfast.store.contract import Store
 from holdfast.store.store_clock import TOLERANCE_US
@@ -29,11 +29,11 @@ AT_ONCE: Final = 100
 log = logging.getLogger("holdfast.schedules")
 
 
-async def stand(store: Store, schedules: Sequence[Schedule]) -> list[Schedule]:
+async def register_schedules(store: Store, schedules: Sequence[Schedule]) -> list[Schedule]:
     """Registers the schedules; new ones, and those with new times, start at their next instant after now."""
     now = store.clock.calendar_us()
     return [
-        await store.schedules.put(msgspec.structs.replace(schedule, next_at=_times(schedule)(now)))
+        await store.schedules.put(msgspec.structs.replace(schedule, next_at=_compile_times(schedule)(now)))
         for schedule in schedules
     ]
 
@@ -41,7 +41,7 @@ async def stand(store: Store, schedules: Sequence[Schedule]) -> list[Schedule]:
 async def resume(store: Store, schedule_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Schedule:
     """Resumes the schedule from its next instant on. Instants during the pause do not count as missed."""
     schedule = await store.schedules.get(schedule_id, namespace=namespace)
-    next_at = _times(schedule)(store.clock.calendar_us())
+    next_at = _compile_times(schedule)(store.clock.calendar_us())
     return await store.schedules.resume(schedule_id, next_at, namespace=namespace)
 
 
@@ -102,8 +102,8 @@ async def rewind(store: Store) -> None:
 async def _rewind(store: Store, schedule: Schedule) -> None:
     now = store.clock.calendar_us()
     try:
-        is_behind = _times(schedule)(now) < schedule.next_at
-        next_at = _times(schedule)(now - LATE_US)  # instants since the clock was set are on time
+        is_behind = _compile_times(schedule)(now) < schedule.next_at
+        next_at = _compile_times(schedule)(now - LATE_US)  # instants since the clock was set are on time
     except InvalidSetting:  # it is logged when it is due
         return
     if is_behind and not schedule.paused:
@@ -121,10 +121,10 @@ async def _fire(store: Store, schedule: Schedule) -> str | None:
     first."""
     # The store says that it is due; this process may not know yet that the clock was set.
     now = max(store.clock.calendar_us(), schedule.next_at)
-    decision = decide(schedule, now, _times(schedule))
+    decision = decide(schedule, now, _compile_times(schedule))
     if decision is None:
         return None
-    job = None if decision.fire is None else job_of(schedule, decision.fire)
+    job = None if decision.fire is None else make_job(schedule, decision.fire)
     submitted = await store.schedules.fire(schedule, job, decision.next_at)
     if submitted is None or not submitted.created:
         return None
@@ -132,8 +132,8 @@ async def _fire(store: Store, schedule: Schedule) -> str | None:
     return submitted.job_id
 
 
-def _times(schedule: Schedule) -> Callable[[int], int]:
+def _compile_times(schedule: Schedule) -> Callable[[int], int]:
     """A function that computes the schedule's next instant after another one."""
-    from holdfast.engine.cron import after  # most programs have no schedule
+    from holdfast.engine.cron import compile_cron  # most programs have no schedule
 
-    return after(schedule.cron, schedule.time_zone)
+    return compile_cron(schedule.cron, schedule.time_zone)

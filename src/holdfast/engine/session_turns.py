@@ -52,7 +52,7 @@ class Input(msgspec.Struct, frozen=True):
     payload: Any
 
 
-class Begun(msgspec.Struct, frozen=True):
+class TurnStart(msgspec.Struct, frozen=True):
     """Start of a turn: the session as it was, and its first inputs."""
 
     leaf: str | None
@@ -77,7 +77,7 @@ class SessionTurn:
             raise InvalidMove(msg, hint="Replay it where its store is.")
         return self._execution.store
 
-    async def begin(self) -> Begun:
+    async def begin(self) -> TurnStart:
         """Takes the waiting inputs. The session does not change until this turn ends."""
 
         async def run(_key: str) -> Any:
@@ -88,7 +88,7 @@ class SessionTurn:
             return {"leaf": view.graph.leaf_node_id, "frame": view.frame_id, "claim": claimed}
 
         begun = await self._execution.call(DurableCall("turn", None, run, READS))
-        return Begun(begun["leaf"], begun["frame"], await self._inputs(begun["claim"]))
+        return TurnStart(begun["leaf"], begun["frame"], await self._inputs(begun["claim"]))
 
     async def poll(self) -> list[Input]:
         """Takes inputs that came meanwhile and may join this turn."""
@@ -135,9 +135,9 @@ class SessionTurn:
             return []
         completion = msgspec.convert(claimed, Completion)
         self._claims.append(completion)
-        return [item for batch_id in completion.batch_ids for item in await self._sent(batch_id)]
+        return [item for batch_id in completion.batch_ids for item in await self._load_batch(batch_id)]
 
-    async def _sent(self, batch_id: str) -> list[Input]:
+    async def _load_batch(self, batch_id: str) -> list[Input]:
         """The batch's items, from the inbox; or from the session, if the turn was committed long ago."""
         batch = await self.store.inbox.find(self.session_id, batch_id, namespace=self.namespace)
         if batch is None:

@@ -13,7 +13,7 @@ SHORT: Final = 16
 """The number of events that a store reads without leaving the event loop."""
 
 
-async def look(store: Store, job_id: str) -> tuple[JobHead, Sequence[SealedEvent]]:
+async def load_job(store: Store, job_id: str) -> tuple[JobHead, Sequence[SealedEvent]]:
     """The head, and all events of the job; or NotFound."""
     head, sealed = await store.jobs.read_with_events(job_id, events=SHORT)
     return head, await journal_of(store, head, sealed)

@@ -23,7 +23,7 @@ import asyncio
 from typing import Any, Final
 
 from holdfast.engine import approvals, failures
-from holdfast.engine.crash_points import Point, Points, nothing
+from holdfast.engine.crash_points import Point, Points, ignore_point
 from holdfast.engine.durable_call import DurableCall, ProbeResult, keep_value
 from holdfast.engine.execution_context import ExecutionContext
 from holdfast.engine.task_scopes import TaskScope
@@ -104,7 +104,7 @@ class _Call:
 
     async def outcome(self) -> Any:
         if self._recorded is None:
-            return await self._first()
+            return await self._call_first()
         while True:
             match recover(self._cut_off(self._recorded)):
                 case Recovery.RESEND:
@@ -118,15 +118,15 @@ class _Call:
                     self._answer = await self._ask_receiver()
                 case Recovery.ADOPT:
                     assert self._answer is not None
-                    return await self._happened(self._answer.result, adopted=True)
+                    return await self._record_success(self._answer.result, adopted=True)
                 case Recovery.RELAUNCH:
                     self._abandon(self._recorded)
                 case Recovery.NEW_GENERATION:
                     self._execution.mark_settled(self._step_key)
                     self.generation += 1
-                    return await self._first()
+                    return await self._call_first()
                 case Recovery.USE_RECORD:
-                    await self._execution.past(self._recorded)
+                    await self._execution.wait_for_outcome(self._recorded)
                     return self._execution.recall(self._recorded, self._call)
                 case _:
                     await self._ask_person()
@@ -193,7 +193,7 @@ class _Call:
 
     # ── making the call ───────────────────────────────────────────────────────────────────────────
 
-    async def _first(self) -> Any:
+    async def _call_first(self) -> Any:
         """Makes the call for the first time under this generation: with an approval, if it needs one."""
         while True:
             self._approval_id = await approvals.find_approval(
@@ -201,7 +201,9 @@ class _Call:
             )
             await self._execution.clear(self._call, self._step_key)
             await self._execution.afford(self._place, self._step_key, ONE_CALL)
-            if approvals.lasts(self._execution, self._approval_id):  # the waits before may have taken long
+            if approvals.is_approval_valid(
+                self._execution, self._approval_id
+            ):  # the waits before may have taken long
                 return await self._fire()
 
     async def _fire(self) -> Any:
@@ -220,7 +222,7 @@ class _Call:
             # The larger of the two counts: the wall clock may have been set back, the ticks may have paused while the
             # host slept.
             late_us = max(host.wall_us() - last_wall, host.tick_us() - last_tick)
-        self._execution.must_be_covered()
+        self._execution.check_lease()
         is_unsafe = self._effect is Effect.UNSAFE
         self._acts.unsafe += is_unsafe
         try:
@@ -232,7 +234,7 @@ class _Call:
         self._error = None if error is None else failures.record_error(error)
         self._points(Point.AFTER_SUCCESS, self._call.name)
         if error is None:
-            return await self._happened(value)
+            return await self._record_success(value)
         if isinstance(error, (Refused, *self._terms.sent_nothing)) and not self._unexplained:
             return await self._did_nothing(error)
         return await self._ambiguous(error)
@@ -256,7 +258,7 @@ class _Call:
         if self._recorded is not None:
             self._recorded.begin_attempt()
 
-    async def _happened(self, result: Any, *, adopted: bool = False) -> Any:
+    async def _record_success(self, result: Any, *, adopted: bool = False) -> Any:
         """Records that the call happened, even if its result cannot be stored; the code gets the result in its turn."""
         value, lost = keep_value(result)
         recorded_error = None if lost is None else failures.record_error(lost)
@@ -274,7 +276,7 @@ class _Call:
         if self._failed_attempts < self._attempts_max and is_covered:
             await self._retry_later(error, sent_nothing=True)
             return await self._fire()
-        return await self._refused(error)
+        return await self._record_refusal(error)
 
     async def _retry_later(self, error: Exception, *, sent_nothing: bool = False) -> None:
         """Records the failed attempt, and waits for the next one."""
@@ -293,7 +295,7 @@ class _Call:
             next_at=next_at,
         )
 
-    async def _refused(self, error: Exception) -> Any:
+    async def _record_refusal(self, error: Exception) -> Any:
         event = ToolFailed(self._step_key, self.generation, error=failures.record_error(error))
         await self._settle(event, CallStatus.FAILED)
         return self._execution.deliver_result(None, error, self._call, self._step_key)
@@ -301,8 +303,8 @@ class _Call:
     async def _settle(self, event: ToolReturned | ToolFailed, status: CallStatus) -> None:
         stamp = self._execution.recorder.record(event, row=self._row(status), progress=True)
         self._points(Point.BEFORE_LEDGER, self._call.name)
-        if self._points is not nothing:
-            await self._execution.on_disk(stamp)
+        if self._points is not ignore_point:
+            await self._execution.wait_until_durable(stamp)
             self._points(Point.AFTER_LEDGER, self._call.name)
         await self._execution.hand_over(stamp)
 
@@ -383,7 +385,7 @@ class _Call:
                 row=self._row(CallStatus.UNCERTAIN),
             )
             self._recorded.status, self._recorded.raised = CallStatus.UNCERTAIN, self._error
-        await self._execution.waits.look_again(WaitReason.RECONCILE, self._step_key)
+        await self._execution.waits.wait_for_topic(WaitReason.RECONCILE, self._step_key)
 
     def _row(self, status: CallStatus) -> CallRow:
         return CallRow(

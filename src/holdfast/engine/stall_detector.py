@@ -57,7 +57,7 @@ log = logging.getLogger("holdfast.stall")
 
 
 class StallDetector:
-    """Watches one run: `look` is called at rest, while no call is in progress and no timer or durable wait
+    """Watches one run: `find_stall` is called at rest, while no call is in progress and no timer or durable wait
     is pending."""
 
     def __init__(self, job_id: str) -> None:
@@ -66,7 +66,7 @@ class StallDetector:
         self._since = 0.0
         self._reported = False
 
-    def look(
+    def find_stall(
         self, scheduler: ReplayScheduler, tasks: set[asyncio.Task[Any]], *, is_polling: bool
     ) -> Stalled | None:
         """The outcome that ends the run, if it has made no progress for too long."""

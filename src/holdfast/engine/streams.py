@@ -66,7 +66,7 @@ _STALL_S: Final = 0.1
 log = logging.getLogger("holdfast.streams")
 
 
-class _Word(msgspec.Struct, frozen=True):
+class _PendingChunk(msgspec.Struct, frozen=True):
     """A chunk that is not stored yet; without a stream, the announcement of an attempt."""
 
     number: int
@@ -86,7 +86,7 @@ class Listener:
         self.heard: deque[Chunk | AttemptSuperseded] = deque()
         self.changed = asyncio.Event()
 
-    def hear(self, chunk: Chunk | AttemptSuperseded) -> None:
+    def receive(self, chunk: Chunk | AttemptSuperseded) -> None:
         if len(self.heard) >= HEARD_MAX:
             self.heard.clear()
         self.heard.append(chunk)
@@ -144,17 +144,17 @@ class StreamWriter:
             is_full = any(outlet.is_pressing for outlet in outlets)
         if self._listeners:
             for outlet, words in fresh:
-                self._tell(outlet.held, words)
+                self._deliver(outlet.held, words)
         if is_full:
             self._go_now()
         else:
             self._go_in(GATHER_S)
 
-    def _tell(self, held: HeldLease, words: list[_Word]) -> None:
+    def _deliver(self, held: HeldLease, words: list[_PendingChunk]) -> None:
         for listener in self._listeners:
             if listener.job_id == held.job_id:
                 for word in words:
-                    listener.hear(_heard(held.fence, word))
+                    listener.receive(_to_chunk(held.fence, word))
 
     def _go_in(self, seconds: float) -> None:
         if self._timer is None and self._going is None:
@@ -165,14 +165,14 @@ class StreamWriter:
             self._timer.cancel()
             self._timer = None
         if self._going is None:
-            self._going = self._loop.create_task(self._go(), name="holdfast-scribe")
+            self._going = self._loop.create_task(self._write_all(), name="holdfast-scribe")
 
-    async def _go(self) -> None:
+    async def _write_all(self) -> None:
         """Writes to the store as long as there is a full page, or a run waits for the end of its stream."""
         wait_s = GATHER_S
         try:
             while passages := self._next():
-                failures = await self._trip(passages)
+                failures = await self._write_passages(passages)
                 if failures:
                     wait_s = AGAIN_S[min(failures, len(AGAIN_S)) - 1]
                     break
@@ -191,12 +191,12 @@ class StreamWriter:
             passages = [
                 (outlet, passage)
                 for outlet in list(self._speaking)
-                if (passage := _taken(outlet)) is not None
+                if (passage := _take_passage(outlet)) is not None
             ]
             self._speaking = dict.fromkeys(outlet for outlet, _ in passages)
         return passages
 
-    async def _trip(self, passages: list[tuple[JobStream, StreamAppend]]) -> int:
+    async def _write_passages(self, passages: list[tuple[JobStream, StreamAppend]]) -> int:
         """Writes the passages. Returns how often in a row the store was unavailable; 0: it has answered."""
         try:
             outcomes = await self._streams.append([passage for _, passage in passages])
@@ -228,8 +228,8 @@ class JobStream:
         self._attempts = dict(attempts)
         self._number = 0
         self._size = 0
-        self._unsaid: deque[_Word] = deque()
-        self._fresh: list[_Word] = []
+        self._unsaid: deque[_PendingChunk] = deque()
+        self._fresh: list[_PendingChunk] = []
         self._sent: StreamAppend | None = None
         self._sent_size = 0
         self._failures = 0
@@ -240,17 +240,17 @@ class JobStream:
 
     # ── emitting ──────────────────────────────────────────────────────────────────────────────────
 
-    def voice(self, step_key: str) -> Voice:
+    def voice(self, step_key: str) -> AttemptOutput:
         """The voice of a call that is about to be made. If an earlier attempt of the call has emitted, that attempt is
         superseded for readers, whether or not this one emits."""
         attempt = self._attempts.get(step_key, 0) + 1
-        voice = Voice(self, step_key, attempt)
+        voice = AttemptOutput(self, step_key, attempt)
         if attempt > 1:
             with self._scribe.lock:
                 self._add(voice, "", 0, None, _OVERHEAD)
         return voice
 
-    def say(self, voice: Voice, stream: str, value: Any, size: int) -> None:
+    def say(self, voice: AttemptOutput, stream: str, value: Any, size: int) -> None:
         with self._scribe.lock:
             if voice.is_over:
                 return
@@ -262,12 +262,12 @@ class JobStream:
                 self._less = self._less or threading.Condition(self._scribe.lock)
                 self._less.wait(_STALL_S)
 
-    def _add(self, voice: Voice, stream: str, offset: int, value: Any, size: int) -> None:
+    def _add(self, voice: AttemptOutput, stream: str, offset: int, value: Any, size: int) -> None:
         if self._closed:
             return
         self._attempts[voice.step_key] = voice.attempt
         self._number += 1
-        word = _Word(self._number, stream, voice.step_key, voice.attempt, offset, value, size)
+        word = _PendingChunk(self._number, stream, voice.step_key, voice.attempt, offset, value, size)
         self._unsaid.append(word)
         self._fresh.append(word)
         self._size += size
@@ -280,7 +280,7 @@ class JobStream:
     def _let_go(self) -> None:
         """Drops the oldest chunks that are not stored, to make room. The notice that an attempt is superseded is never
         dropped."""
-        notices: list[_Word] = []
+        notices: list[_PendingChunk] = []
         while self._size > UNSAID_BYTES_MAX and len(self._unsaid) > 1:
             word = self._unsaid.popleft()
             if word.stream:
@@ -342,7 +342,7 @@ class JobStream:
         """Whether there is a full page, or a run waits for the end of its stream."""
         return self._size - self._sent_size >= GATHER_BYTES or (self._hurry and self.has_more)
 
-    def take_fresh(self) -> list[_Word]:
+    def take_fresh(self) -> list[_PendingChunk]:
         fresh, self._fresh = self._fresh, []
         return fresh
 
@@ -354,11 +354,11 @@ class JobStream:
             while self._follows(words[-1]) and self._sent_size < GATHER_BYTES:
                 words.append(self._unsaid.popleft())
                 self._sent_size += words[-1].size
-            passage = passage_of(self.held.fence, words[-1].number, _lines(words))
+            passage = passage_of(self.held.fence, words[-1].number, _group_lines(words))
             self._sent = StreamAppend(self.held, passage)
         return self._sent
 
-    def _follows(self, word: _Word) -> bool:
+    def _follows(self, word: _PendingChunk) -> bool:
         """Whether the next chunk directly follows this one; dropped chunks leave a gap."""
         return bool(self._unsaid) and self._unsaid[0].number == word.number + 1
 
@@ -386,7 +386,7 @@ class JobStream:
                 waiter.set_result(None)
 
 
-def _taken(outlet: JobStream) -> StreamAppend | None:
+def _take_passage(outlet: JobStream) -> StreamAppend | None:
     """The stream's next passage. A stream that cannot encode it is closed, and does not affect the others."""
     try:
         return outlet.take()
@@ -396,7 +396,7 @@ def _taken(outlet: JobStream) -> StreamAppend | None:
         return None
 
 
-def _lines(words: list[_Word]) -> list[StreamLine]:
+def _group_lines(words: list[_PendingChunk]) -> list[StreamLine]:
     """Groups consecutive words of the same attempt on the same stream into one line."""
     lines: list[StreamLine] = []
     for word in words:
@@ -414,14 +414,14 @@ def _lines(words: list[_Word]) -> list[StreamLine]:
     return lines
 
 
-def _heard(fence: int, word: _Word) -> Chunk | AttemptSuperseded:
+def _to_chunk(fence: int, word: _PendingChunk) -> Chunk | AttemptSuperseded:
     cursor = str(Cursor(fence, word.number))
     if not word.stream:
         return AttemptSuperseded(word.step_key, word.attempt, cursor)
     return Chunk(word.stream, word.step_key, word.attempt, word.offset, word.said, cursor)
 
 
-class Voice(msgspec.Struct, eq=False):
+class AttemptOutput(msgspec.Struct, eq=False):
     """Voice: the output of one attempt of one call. A struct: one is made for every call, and few emit anything."""
 
     outlet: JobStream | None
@@ -456,7 +456,9 @@ class Room:
             yield from self._outlet.room().__await__()
 
 
-VOICE: Final[contextvars.ContextVar[Voice | None]] = contextvars.ContextVar("holdfast_voice", default=None)
+VOICE: Final[contextvars.ContextVar[AttemptOutput | None]] = contextvars.ContextVar(
+    "holdfast_voice", default=None
+)
 """The voice of the call that runs here; None outside of calls."""
 
 
@@ -490,7 +492,7 @@ async def watch(
                 for chunk in watcher.live():
                     if _is_wanted(chunk, stream):
                         yield chunk
-                if watcher.must_read or not await watcher.hears_more():
+                if watcher.must_read or not await watcher.wait_for_more():
                     break
     finally:
         if scribe is not None:
@@ -544,7 +546,7 @@ class _Watcher:
             return place.number == self._cursor.number + 1
         return place.number == 1 and place == self._read_for
 
-    async def hears_more(self) -> bool:
+    async def wait_for_more(self) -> bool:
         """Waits. True: a live chunk has come. False: it is time to read the store."""
         listener = self._listener
         job_id = listener.job_id

@@ -23,7 +23,7 @@ async def sleep(execution: Execution, us: int) -> None:
     """Sleeps until this time has passed since the code first called it, whatever happens meanwhile."""
     key, digest = execution.place().scope.key("sleep"), digest_of(us)
     recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
-    if recorded is not None and recorded.settled and await execution.past(recorded):
+    if recorded is not None and recorded.settled and await execution.wait_for_outcome(recorded):
         return
     key, due_at = set_timer(execution, key, digest, us, recorded)
     over = Extras(timers=(Timer(key, None),))
@@ -54,15 +54,17 @@ async def wait(execution: Execution, name: str, timeout_us: int | None = None) -
     it."""
     key, digest = execution.place().scope.key(f"wait:{name}"), digest_of([name, timeout_us])
     recorded = execution.history.find(key, digest) or await execution.adopt(key, digest)
-    if recorded is not None and recorded.settled and await execution.past(recorded):
+    if recorded is not None and recorded.settled and await execution.wait_for_outcome(recorded):
         return read_result(recorded)
     due_at = None
     if timeout_us is not None:
         key, due_at = set_timer(execution, key, digest, timeout_us, recorded)
-    return await take(execution, key, digest, name, WaitReason.SIGNAL, due_at, has_timer=due_at is not None)
+    return await take_signal(
+        execution, key, digest, name, WaitReason.SIGNAL, due_at, has_timer=due_at is not None
+    )
 
 
-async def take(
+async def take_signal(
     execution: Execution,
     key: str,
     digest: str,
@@ -78,7 +80,7 @@ async def take(
     async with execution.noting_cancel(key, digest, 0, over):
         signal, in_time = execution.history.next_signal(name), True
         while signal is None and in_time:
-            in_time = await execution.waits.look_again(reason, topic(name), due_at)
+            in_time = await execution.waits.wait_for_topic(reason, signal_topic(name), due_at)
             signal = execution.history.next_signal(name)
         event = SignalTaken(key, name, None if signal is None else signal.mail_seq, digest)
         at = execution.job_time(due_at) if signal is None and due_at is not None else None
@@ -97,5 +99,5 @@ def read_result(recorded: Recorded) -> Any:
     return recorded.result
 
 
-def topic(name: str) -> str:
+def signal_topic(name: str) -> str:
     return f"signal:{name}"

@@ -148,11 +148,11 @@ def get_task_scope() -> TaskScope:
     """The scope of running job code; or an error, if this is the code of a call, or of no job."""
     task_scope: TaskScope | None = getattr(asyncio.current_task(), _SCOPE, None)
     if task_scope is None or task_scope.inside is not None:
-        raise _misplaced(task_scope)
+        raise _make_misplaced_error(task_scope)
     return task_scope
 
 
-def _misplaced(task_scope: TaskScope | None) -> InvalidMove:
+def _make_misplaced_error(task_scope: TaskScope | None) -> InvalidMove:
     if task_scope is None:
         msg = "a durable call was made outside the code of a job"
         return InvalidMove(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.model.lease import Grant
 
 
-class Timed:
+class TimedOperation:
     """An operation in progress. `over` is called once, in the same task."""
 
     __slots__ = ()
@@ -35,19 +35,19 @@ class Telemetry:
 
     __slots__ = ()
 
-    def commit(self, appends: Sequence[Append]) -> Timed:
+    def commit(self, appends: Sequence[Append]) -> TimedOperation:
         """A commit with these appends. It ends `committed`, or as an error's code."""
         return NOTHING
 
-    def attempt(self, grant: Grant) -> Timed:
+    def attempt(self, grant: Grant) -> TimedOperation:
         """A claimed job runs. It ends as a status, or `lost`, or `broken`."""
         return NOTHING
 
-    def call(self, owner: Owner, name: str, effect: str, step_key: str) -> Timed:
+    def call(self, owner: Owner, name: str, effect: str, step_key: str) -> TimedOperation:
         """A call's own code runs. It ends `succeeded`, `refused` or `failed`, with the error; or `cancelled`."""
         return NOTHING
 
-    def model(self, owner: Owner, model: str, step_key: str) -> Timed:
+    def model(self, owner: Owner, model: str, step_key: str) -> TimedOperation:
         """A request to a model. It ends `answered` with its usage, `refused` with the provider's error, `again` if it
         is repeated, or `given_up`."""
         return NOTHING
@@ -78,5 +78,5 @@ class Telemetry:
         """A sweep has ended."""
 
 
-NOTHING: Final = Timed()
+NOTHING: Final = TimedOperation()
 SILENT: Final = Telemetry()

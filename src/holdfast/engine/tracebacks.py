@@ -37,17 +37,17 @@ Place = tuple[FrameType, int]
 def extract_frames(error: BaseException) -> Frames:
     """The author's frames of an error, outermost first: `file`, `line`, `function`, `code`. `skipped` in the first one
     counts the outer frames that were left out for length."""
-    frames = _select(traceback.walk_tb(error.__traceback__))
+    frames = _select_frames(traceback.walk_tb(error.__traceback__))
     cause = error.__cause__
     if cause is not None and (not frames or isinstance(error, CallFailed)):
         # A timeout has its frames where the call was cancelled, a wrapped error where it was raised.
-        frames += _select(traceback.walk_tb(cause.__traceback__))
-    return _bound(frames)
+        frames += _select_frames(traceback.walk_tb(cause.__traceback__))
+    return _limit_frames(frames)
 
 
 def extract_stack(frame: FrameType) -> Frames:
     """The author's frames of a stack that ends in this frame, outermost first."""
-    return _bound(_select(reversed(list(traceback.walk_stack(frame)))))
+    return _limit_frames(_select_frames(reversed(list(traceback.walk_stack(frame)))))
 
 
 def describe_cause(error: BaseException, depth: int = CAUSES_MAX) -> dict[str, Any] | None:
@@ -125,7 +125,7 @@ def locate_error(error: Any) -> str:
 # ── choosing frames ───────────────────────────────────────────────────────────────────────────────
 
 
-def _select(stack: Iterable[Place]) -> list[Place]:
+def _select_frames(stack: Iterable[Place]) -> list[Place]:
     places = [place for place in stack if not is_our_file(_file(place))]
     authored = [place for place in places if not is_library(_file(place))]
     installed = [place for place in places if is_installed(_file(place))]
@@ -144,7 +144,7 @@ def is_our_file(file: str) -> bool:
     return file.startswith(_PACKAGE) and not file.startswith(_DEMO)
 
 
-def _bound(places: Sequence[Place]) -> Frames:
+def _limit_frames(places: Sequence[Place]) -> Frames:
     """As many of the innermost frames as fit."""
     frames: Frames = []
     size = 0

@@ -55,9 +55,9 @@ class WaitSet:
     async def until(self, due_at: int) -> None:
         """Waits until this time."""
         while self._clock.wall_us() < due_at:
-            await self.look_again(WaitReason.TIMER, "", due_at)
+            await self.wait_for_topic(WaitReason.TIMER, "", due_at)
 
-    async def look_again(self, reason: WaitReason, topic: str, due_at: int | None = None) -> bool:
+    async def wait_for_topic(self, reason: WaitReason, topic: str, due_at: int | None = None) -> bool:
         """Waits until the topic is rung (True), or the time is up (False)."""
         left_us = None if due_at is None else due_at - self._clock.wall_us()
         if left_us is not None and left_us <= 0:

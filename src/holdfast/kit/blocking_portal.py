@@ -155,7 +155,7 @@ class Database:
             raise StoreUnavailable(msg, hint="Get it again with get_db().")
         if os.getpid() != self.pid:
             call.close()
-            raise _forked(self.where)
+            raise _make_fork_error(self.where)
 
     def _name(self) -> str:
         here = self.processes.here()
@@ -193,7 +193,7 @@ def get_db(
         if known is None:
             known = _REGISTRY[where] = Database(where, clock, ids)
         elif known.pid != os.getpid():
-            raise _forked(where)
+            raise _make_fork_error(where)
         elif clock is not None and not known.goes_by(clock):
             msg = f"{where} is open already, with another clock"
             raise Misuse(msg, hint="Close it first, or pass the Database around.")
@@ -223,7 +223,7 @@ def _address(db_path: str | Path | None) -> str:
     return f"sqlite:///{file}"
 
 
-def _forked(where: str) -> Misuse:
+def _make_fork_error(where: str) -> Misuse:
     msg = f"{where} was opened before a fork"
     hint = "Open it in the child only, or start processes with `spawn`; connections do not survive a fork."
     return Misuse(msg, hint=hint)

@@ -53,12 +53,12 @@ class LLMOutputCache:
         """Return the stored response, or a new one from `generate_fn`, which is then stored. Its errors reach the
         caller."""
         key = self._key(operation_type, prompt, model, task_id, work_item_id)
-        found = self._stored(key)
+        found = self._find_stored(key)
         if found is not None:
             return canonical.decode_stored(found)
         self._flights.enter(key)
         try:
-            found = self._stored(key)
+            found = self._find_stored(key)
             if found is not None:
                 return canonical.decode_stored(found)
             answer = canonical.encode(generate_fn(), bytes_max=BLOB_BYTES_MAX)
@@ -106,7 +106,7 @@ class LLMOutputCache:
         with self._lock:
             self._hits = self._misses = 0
 
-    def _stored(self, key: bytes) -> bytes | None:
+    def _find_stored(self, key: bytes) -> bytes | None:
         entry = self.db.look(self.db.store.cache.get(key))
         if entry is None:
             return None

@@ -60,7 +60,7 @@ def get_shared_task(digit: str) -> str:
     return f"kit-ledger:{digit}"
 
 
-def answer_of(probe: Probe, key: str) -> ProbeAnswer:
+def ask_probe(probe: Probe, key: str) -> ProbeAnswer:
     """The answer of the probe; a probe that fails cannot tell."""
     try:
         answer = probe(key)

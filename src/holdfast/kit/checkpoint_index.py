@@ -56,7 +56,7 @@ class Checkpoint:
         }
 
 
-class Entry(msgspec.Struct):
+class CheckpointEntry(msgspec.Struct):
     """A checkpoint in the index of its task: where its events are, and its state."""
 
     step_id: str
@@ -74,12 +74,12 @@ class Entry(msgspec.Struct):
 
 
 @dataclass
-class Index:
+class CheckpointIndex:
     """Index of a task's journal as far as it was read. Events do not change, so only new ones are read."""
 
     seq: int = 0
     commits: int = 0
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, CheckpointEntry] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     recent: OrderedDict[int, SealedEvent] = field(default_factory=OrderedDict)
     """The last events, if they are small: the process that commits a step reads its two events next."""
@@ -95,7 +95,7 @@ class Index:
         match unseal(sealed):
             case CheckpointBegun() as begun:
                 self.entries.setdefault(
-                    begun.checkpoint_id, Entry(begun.checkpoint_id, begun.kind, sealed.seq)
+                    begun.checkpoint_id, CheckpointEntry(begun.checkpoint_id, begun.kind, sealed.seq)
                 )
             case CheckpointCommitted() as committed:
                 self._commit(sealed.seq, committed)
@@ -115,10 +115,10 @@ class Index:
         if committed.name is not None:
             self.names.setdefault(committed.name, entry.step_id)
 
-    def find(self, checkpoint_id: str) -> Entry | None:
+    def find(self, checkpoint_id: str) -> CheckpointEntry | None:
         return self.entries.get(self.names.get(checkpoint_id, checkpoint_id))
 
-    def newest(self) -> Iterator[Entry]:
+    def newest(self) -> Iterator[CheckpointEntry]:
         """The checkpoints that can be rolled back to, the latest first."""
         there = [entry for entry in self.entries.values() if entry.committed_seq and not entry.dropped]
         return iter(sorted(there, key=lambda entry: -entry.number))

@@ -26,9 +26,9 @@ from typing import Any, Final
 
 from holdfast.errors import EvidenceFails, InvalidMove, InvalidPayload, NotFound
 from holdfast.kit.blocking_portal import Database, need_db
-from holdfast.kit.checkpoint_index import Checkpoint, Entry, Index
+from holdfast.kit.checkpoint_index import Checkpoint, CheckpointEntry, CheckpointIndex
 from holdfast.kit.evidence import Check, EvidencePack, EvidenceVerifier, pack_from_dict
-from holdfast.kit.packing import pack, same_again, unpack
+from holdfast.kit.packing import pack, round_trip, unpack
 from holdfast.kit.tasks import TASK_KIND, Tasks, task_job
 from holdfast.model.events import (
     CheckpointBegun,
@@ -78,7 +78,7 @@ class CheckpointManager:
             base_path, checks=checks, own_file=None if file is None else Path(file)
         )
         self.tasks = Tasks(self.db)
-        self._indexes: OrderedDict[str, Index] = OrderedDict()
+        self._indexes: OrderedDict[str, CheckpointIndex] = OrderedDict()
         self._lock = threading.Lock()
 
     # ── begin and commit ──────────────────────────────────────────────────────────────────────────
@@ -110,7 +110,7 @@ class CheckpointManager:
         job_id = task_job(task_id)
         entry = self._index(job_id).find(step_id)
         if entry is None:
-            raise _missing("step", step_id)
+            raise _make_not_found("step", step_id)
         if not entry.committed_seq:
             evidence = EvidencePack() if evidence_pack is None else evidence_pack
             if checkpoint_id is not None:
@@ -119,7 +119,7 @@ class CheckpointManager:
                     msg = f"task {task_id!r} has a checkpoint {checkpoint_id!r} already"
                     raise InvalidMove(msg, hint="Leave checkpoint_id out to get a new one.")
             holds = self.auto_verify and self.verifier.verify_pack(evidence).holds
-            findings = _findings(evidence) if self.auto_verify else ()
+            findings = _list_findings(evidence) if self.auto_verify else ()
             evidence_json = evidence.to_dict()
             self.tasks.write(
                 job_id, (CheckpointCommitted(entry.step_id, evidence_json, findings, holds, checkpoint_id),)
@@ -157,7 +157,7 @@ class CheckpointManager:
         checkpoint = self._load(task_id, entry)
         holds = self.verifier.verify_pack(checkpoint.evidence_pack).holds
         if holds != entry.holds:
-            findings = _findings(checkpoint.evidence_pack)
+            findings = _list_findings(checkpoint.evidence_pack)
             self.tasks.write(task_job(task_id), (CheckpointVerified(entry.step_id, holds, findings),))
         return holds
 
@@ -225,10 +225,10 @@ class CheckpointManager:
 
     # ── internals ─────────────────────────────────────────────────────────────────────────────────
 
-    def _index(self, job_id: str) -> Index:
+    def _index(self, job_id: str) -> CheckpointIndex:
         """The index of the task, up to date."""
         with self._lock:
-            index = self._indexes.setdefault(job_id, Index())
+            index = self._indexes.setdefault(job_id, CheckpointIndex())
             self._indexes.move_to_end(job_id)
             if len(self._indexes) > TASKS_REMEMBERED:
                 self._indexes.popitem(last=False)
@@ -240,12 +240,12 @@ class CheckpointManager:
                 if len(events) < _AFEW:
                     return index
 
-    def _find(self, checkpoint_id: str) -> tuple[str, Entry]:
+    def _find(self, checkpoint_id: str) -> tuple[str, CheckpointEntry]:
         for task_id in self._tasks_with(checkpoint_id):
             entry = self._index(task_job(task_id)).find(checkpoint_id)
             if entry is not None and entry.committed_seq and not entry.dropped:
                 return task_id, entry
-        raise _missing("checkpoint", checkpoint_id)
+        raise _make_not_found("checkpoint", checkpoint_id)
 
     def _tasks_with(self, checkpoint_id: str) -> Iterator[str]:
         """Tasks that may have this checkpoint. A generated id names its task; an id that a caller chose is searched
@@ -270,10 +270,10 @@ class CheckpointManager:
             if cursor is None:
                 return
 
-    def _load(self, task_id: str, entry: Entry) -> Checkpoint:
+    def _load(self, task_id: str, entry: CheckpointEntry) -> Checkpoint:
         """Load the checkpoint from its two events."""
-        begun, _ = self._fact(task_id, entry.begun_seq)
-        committed, at = self._fact(task_id, entry.committed_seq)
+        begun, _ = self._read_event(task_id, entry.begun_seq)
+        committed, at = self._read_event(task_id, entry.committed_seq)
         assert isinstance(begun, CheckpointBegun)
         assert isinstance(committed, CheckpointCommitted)
         evidence = pack_from_dict(committed.evidence)
@@ -290,7 +290,7 @@ class CheckpointManager:
             created_at=at,
         )
 
-    def _fact(self, task_id: str, seq: int) -> tuple[Any, int]:
+    def _read_event(self, task_id: str, seq: int) -> tuple[Any, int]:
         job_id = task_job(task_id)
         with self._lock:
             sealed = self._indexes[job_id].recent.get(seq) if job_id in self._indexes else None
@@ -299,11 +299,11 @@ class CheckpointManager:
         return unseal(sealed), sealed.at
 
 
-def error_boundary(
+def make_error_boundary(
     step_id: str, state: Any, work_item_id: str
 ) -> tuple[CheckpointBegun, CheckpointCommitted]:
     """The events of a checkpoint that reports an error. It does not hold, so no resume uses it."""
-    begun = CheckpointBegun(step_id, "error_boundary", {"json": same_again(state)}, work_item_id)
+    begun = CheckpointBegun(step_id, "error_boundary", {"json": round_trip(state)}, work_item_id)
     return begun, CheckpointCommitted(step_id, EvidencePack().to_dict())
 
 
@@ -311,7 +311,7 @@ def new_step_id(db: Database, task_id: str) -> str:
     return f"{db.ids.new('ckpt')}{_AT}{task_id}"
 
 
-def _findings(evidence: EvidencePack) -> tuple[Any, ...]:
+def _list_findings(evidence: EvidencePack) -> tuple[Any, ...]:
     return tuple(
         {"finding": str(piece.verification_status), "reason": piece.verification_error or ""}
         for piece in evidence.evidence_list
@@ -328,9 +328,9 @@ def _with_findings(evidence: EvidencePack, findings: tuple[Any, ...]) -> Evidenc
 def _task_of(step_id: str) -> str:
     head, at, task_id = step_id.partition(_AT)
     if not at or not head.startswith("ckpt_"):
-        raise _missing("step", step_id)
+        raise _make_not_found("step", step_id)
     return task_id
 
 
-def _missing(label: str, name: str) -> NotFound:
+def _make_not_found(label: str, name: str) -> NotFound:
     return NotFound(f"there is no {label} {name!r}", hint="list_checkpoints(task_id) shows what there is.")

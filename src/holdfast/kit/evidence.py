@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.engine.evidence import Check as Check
-from holdfast.engine.evidence import Looker
+from holdfast.engine.evidence import EvidenceChecker
 from holdfast.errors import InvalidPayload
 from holdfast.model import evidence as model
 from holdfast.model.evidence import EvidenceVerdict, Result
@@ -161,19 +161,19 @@ class EvidenceVerifier:
         own_file: Path | None = None,
     ) -> None:
         base = Path.cwd() if base_path is None else Path(base_path)
-        self._looker = Looker(base, checks=checks, own_file=own_file)
+        self._checker = EvidenceChecker(base, checks=checks, own_file=own_file)
 
     @property
     def base_path(self) -> Path:
-        return self._looker.base_path
+        return self._checker.base_path
 
     @property
     def checks(self) -> dict[str, Check]:
-        return self._looker.checks
+        return self._checker.checks
 
     def verify(self, evidence: Evidence) -> bool:
         """Whether the evidence holds; if not, the evidence itself records why."""
-        self._look(evidence, evidence.claim())
+        self._check(evidence, evidence.claim())
         return evidence.is_verified
 
     verify_evidence = verify
@@ -182,13 +182,13 @@ class EvidenceVerifier:
         """Verify every piece; returns the verdict."""
         rules = pack.rules()
         found = [
-            self._look(evidence, claim)
+            self._check(evidence, claim)
             for evidence, claim in zip(pack.evidence_list, rules.evidence, strict=True)
         ]
         return rules.judge(found)
 
-    def _look(self, evidence: Evidence, claim: model.Evidence) -> Result:
-        result = self._looker.look(claim)
+    def _check(self, evidence: Evidence, claim: model.Evidence) -> Result:
+        result = self._checker.check(claim)
         evidence.verification_status = VerificationStatus(result.finding)
         evidence.verification_error = result.reason or None
         return result

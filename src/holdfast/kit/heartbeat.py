@@ -19,7 +19,7 @@ Lost = Callable[[str, HoldfastError], None]
 """Callback, from the heartbeat's thread: the item, and why its lease is lost. The holder must stop working on it."""
 
 
-class Renews(Protocol):
+class LeaseRenewer(Protocol):
     """What a heartbeat needs from the holder of the lease."""
 
     def renew_lease(self, work_item_id: str, lease_duration_seconds: float | None = None) -> int: ...
@@ -30,7 +30,7 @@ class HeartbeatThread(threading.Thread):
 
     def __init__(
         self,
-        manager: Renews,
+        manager: LeaseRenewer,
         work_item_id: str,
         interval_seconds: float = HEARTBEAT_S,
         lease_duration_seconds: float | None = None,

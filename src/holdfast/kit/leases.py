@@ -170,18 +170,18 @@ class LeaseManager:
             lease = self._leases[grant.job_id]
             if not self._is_used_up(grant):
                 return self._item(lease)
-            self._bury(lease)
+            self._make_dead_letter(lease)
 
     def renew_lease(self, work_item_id: str, lease_duration_seconds: float | None = None) -> int:
         """Extend the lease from now; returns when it ends. Raises LeaseExpired if it had ended already, LeaseTaken if
         another worker has the item."""
-        lease = self._mine(work_item_id)
+        lease = self._find_lease(work_item_id)
         ttl_us = self._ttl_us(lease_duration_seconds)
         if lease.until_us <= self.db.lease_now_us():
-            raise self._lost(work_item_id)
+            raise self._explain_loss(work_item_id)
         asked_at = self.db.lease_now_us()
         if work_item_id not in self.db.run(self.db.store.leases.renew([lease.held], ttl_us)):
-            raise self._lost(work_item_id)
+            raise self._explain_loss(work_item_id)
         lease.until_us = asked_at + ttl_us
         return lease.until_us
 
@@ -200,8 +200,8 @@ class LeaseManager:
         Raises LeaseTaken or LeaseExpired if this worker no longer holds the item; then nothing was written. Returns
         False if the item was cancelled meanwhile: it ended as cancelled.
         """
-        lease = self._mine(work_item_id)
-        events, move = _ending(lease, success=success, output=output_data, error=error, retry=retry)
+        lease = self._find_lease(work_item_id)
+        events, move = _decide_ending(lease, success=success, output=output_data, error=error, retry=retry)
         return self._end(lease, events, move)
 
     def check_lease_status(self, work_item_id: str) -> LeaseStatus:
@@ -304,7 +304,7 @@ class LeaseManager:
             failed_attempts_max=FAILED_ATTEMPTS_MAX,
         )
 
-    def _bury(self, lease: _Lease) -> None:
+    def _make_dead_letter(self, lease: _Lease) -> None:
         cause = {"why": "its workers died too often", "takeovers": lease.grant.takeovers}
         with contextlib.suppress(LeaseLost):
             self._end(lease, (JobDeadLettered((cause,)),), _DEAD)
@@ -325,7 +325,7 @@ class LeaseManager:
             retry_count=grant.takeovers,
         )
 
-    def _mine(self, work_item_id: str) -> _Lease:
+    def _find_lease(self, work_item_id: str) -> _Lease:
         with self._lock:
             lease = self._leases.get(work_item_id)
         if lease is None:
@@ -353,12 +353,12 @@ class LeaseManager:
                         events, move = (cancel, JobCancellation()), Move(status=Status.CANCELLED)
                         cancelled = True
             except Fenced:
-                raise self._lost(job_id) from None
+                raise self._explain_loss(job_id) from None
             else:
                 self._forget(job_id)
                 return not cancelled
 
-    def _lost(self, work_item_id: str) -> LeaseLost:
+    def _explain_loss(self, work_item_id: str) -> LeaseLost:
         self._forget(work_item_id)
         head = self.db.look(self.db.store.jobs.head(work_item_id))
         return _explain(work_item_id, head, self.worker_id)
@@ -371,7 +371,7 @@ class LeaseManager:
 _DEAD: Final = Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
 
 
-def _ending(
+def _decide_ending(
     lease: _Lease, *, success: bool, output: Any, error: Any, retry: bool
 ) -> tuple[tuple[Event, ...], Move]:
     """The events and the status change of a release."""

@@ -32,15 +32,15 @@ from holdfast.kit.calls import (
     DIGITS,
     Call,
     Probe,
-    answer_of,
+    ask_probe,
     call_of,
     describe_call,
     get_shared_task,
     render_value,
     unstorable,
 )
-from holdfast.kit.packing import pack, same_again, unpack
-from holdfast.kit.tasks import Tasks, staying, task_job
+from holdfast.kit.packing import pack, round_trip, unpack
+from holdfast.kit.tasks import Tasks, keep_status, task_job
 from holdfast.model import canonical
 from holdfast.model.append import Extras
 from holdfast.model.events import (
@@ -114,8 +114,8 @@ class ToolLedger:
         is `Refused`, or the call is declared harmless, the call is then uncertain. `force_execute` makes a new call.
         """
         call = self._call(tool_name, command, task_id, work_item_id, effect)
-        known = None if force_execute else self._receipt(call)
-        if known is not None and self._counts(call, known.call):
+        known = None if force_execute else self._find_receipt(call)
+        if known is not None and self._is_current(call, known.call):
             return self._replay(call, known)
         place = (call.job_id, call.step_key)
         self._flights.enter(place)
@@ -144,7 +144,7 @@ class ToolLedger:
         call = self._call(tool_name, command, task_id, work_item_id, None)
         packed = pack(self.db, call.job_id, result)
         while True:
-            seen, known = self._seen(call)
+            seen, known = self._read_call(call)
             if known is None or known.call.status in SETTLED:
                 msg = f"{tool_name} has no open call with this command"
                 raise Misuse(msg, hint="get_execution_history shows what there is.")
@@ -187,8 +187,8 @@ class ToolLedger:
         else:
             self._tasks.ensure_job(call.job_id)
         while True:
-            head, known = self._seen(call)
-            if known is not None and self._counts(call, known.call) and not force:
+            head, known = self._read_call(call)
+            if known is not None and self._is_current(call, known.call) and not force:
                 return self._replay(call, known)
             intent = self._begin(call, None if known is None else known.call, head, probe)
             if intent is not None:
@@ -224,7 +224,7 @@ class ToolLedger:
         can_probe = uncertain or recover(cut) is Recovery.PROBE
         if probe is None or not can_probe or row.side_effect_class in {Effect.READ_ONLY, Effect.UNSAFE}:
             return recover(cut)
-        return recover(msgspec.structs.replace(cut, answer=answer_of(probe, row.idempotency_key)))
+        return recover(msgspec.structs.replace(cut, answer=ask_probe(probe, row.idempotency_key)))
 
     def _stop(self, call: Call, row: CallRow, seen: Head, *, wait: bool) -> None:
         """Raise CallUncertain: only a person can decide what happened. It is recorded once the process that tried is
@@ -287,7 +287,7 @@ class ToolLedger:
                 args=args,
             )
             events = (JobClaimed(self.db.me), event, JobReleased("written"))
-            return Ruling(events, staying(head), Extras(calls=(row,)))
+            return Ruling(events, keep_status(head), Extras(calls=(row,)))
 
         written = self.db.run(self.db.store.journal.hold(call.job_id, decide))
         if written is None:
@@ -323,12 +323,12 @@ class ToolLedger:
             )
             raise
         except Exception as error:
-            self._failed(call, row, error)
+            self._record_failure(call, row, error)
             raise
         with self._lock:
             self._executions += 1
         try:
-            value = same_again(result)
+            value = round_trip(result)
             packed = pack(self.db, call.job_id, value)
         except InvalidPayload as error:
             # It has happened, and must not happen again; only its result cannot be stored.
@@ -340,7 +340,7 @@ class ToolLedger:
         self._write(call, row, (ToolReturned(call.step_key, row.generation, packed),), CallStatus.SUCCEEDED)
         return render_value(value, replayed=False)
 
-    def _failed(self, call: Call, row: CallRow, error: Exception) -> None:
+    def _record_failure(self, call: Call, row: CallRow, error: Exception) -> None:
         """After an error a harmless call may be made again; any other call is uncertain."""
         if row.side_effect_class in {Effect.READ_ONLY, Effect.IDEMPOTENT}:
             return
@@ -369,7 +369,7 @@ class ToolLedger:
                 result_seq=head.head_seq + 1 if status in SETTLED else None,
                 settled_at=settled,
             )
-            return Ruling(events, staying(head), Extras(calls=(moved,)))
+            return Ruling(events, keep_status(head), Extras(calls=(moved,)))
 
         if self.db.run(self.db.store.journal.hold(call.job_id, decide)) is not None:
             return True
@@ -388,16 +388,16 @@ class ToolLedger:
             raise unstorable(call, event.result)
         return render_value(unpack(self.db, event.result), replayed=True)
 
-    def _seen(self, call: Call) -> tuple[Head, Receipt | None]:
+    def _read_call(self, call: Call) -> tuple[Head, Receipt | None]:
         """The journal's head, and then the call: if the head is still the same when we write, no other process wrote in
         between."""
         head = self.db.look(self.db.store.jobs.head(call.job_id)).head
-        return head, self._receipt(call)
+        return head, self._find_receipt(call)
 
-    def _receipt(self, call: Call) -> Receipt | None:
+    def _find_receipt(self, call: Call) -> Receipt | None:
         return self.db.look(self.db.store.ledger.receipt(call.job_id, call.step_key))
 
-    def _counts(self, call: Call, row: CallRow) -> bool:
+    def _is_current(self, call: Call, row: CallRow) -> bool:
         """Whether the record still applies to the call. It expires only for calls without a task: a running task may
         still be replaying its calls."""
         if row.status not in {CallStatus.SUCCEEDED, CallStatus.SKIPPED}:

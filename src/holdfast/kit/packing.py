@@ -32,7 +32,7 @@ def pack(db: Database, owner: str, value: object) -> dict[str, Any]:
     Raises InvalidPayload for a value that is neither JSON nor bytes: the message names the place.
     """
     if isinstance(value, bytes | bytearray | memoryview):
-        raw, kind = redaction.here().data(bytes(value)), "bytes"
+        raw, kind = redaction.get_redactor().data(bytes(value)), "bytes"
         if len(raw) <= INLINE_MAX // 2:
             return {"bytes": base64.b64encode(raw).decode()}
     else:
@@ -40,7 +40,7 @@ def pack(db: Database, owner: str, value: object) -> dict[str, Any]:
         if len(raw) <= INLINE_MAX:
             return {"json": value}
     pieces = [raw[start : start + PIECE_BYTES] for start in range(0, len(raw), PIECE_BYTES)]
-    return {"blobs": [_keep(db, owner, piece) for piece in pieces], "size": len(raw), "as": kind}
+    return {"blobs": [_store_piece(db, owner, piece) for piece in pieces], "size": len(raw), "as": kind}
 
 
 def unpack(db: Database, packed: Any) -> Any:
@@ -61,15 +61,15 @@ def unpack(db: Database, packed: Any) -> Any:
             raise InvalidPayload(msg, hint="Read it with the version that wrote it, or a newer one.")
 
 
-def same_again(value: object) -> Any:
+def round_trip(value: object) -> Any:
     """The value as a reader will get it: a tuple becomes a list in the first result, too."""
     if isinstance(value, bytes | bytearray | memoryview):
-        return redaction.here().data(bytes(value))
+        return redaction.get_redactor().data(bytes(value))
     data = canonical.encode(value, bytes_max=VALUE_BYTES_MAX)
     return canonical.decode(data, bytes_max=VALUE_BYTES_MAX)
 
 
-def _keep(db: Database, owner: str, piece: bytes) -> str:
+def _store_piece(db: Database, owner: str, piece: bytes) -> str:
     digest = db.run(db.store.blobs.put(piece))
     name = f"kit-{digest}"
     intent = AttachmentIntent(name, owner, f"sha256:{digest}", db.clock.wall_us())

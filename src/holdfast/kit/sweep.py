@@ -10,10 +10,17 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from holdfast.engine.recovery import LEASE_RAN_OUT, Rules, SweepResult, SweepStats, prove_dead, sweep_jobs
+from holdfast.engine.recovery import (
+    LEASE_RAN_OUT,
+    RecoveryRules,
+    SweepResult,
+    SweepStats,
+    prove_dead,
+    sweep_jobs,
+)
 from holdfast.errors import HoldfastError, InvalidMove, Unavailable
 from holdfast.kit.blocking_portal import Database, need_db
-from holdfast.kit.checkpoints import KEPT_MAX, CheckpointManager, error_boundary, new_step_id
+from holdfast.kit.checkpoints import KEPT_MAX, CheckpointManager, make_error_boundary, new_step_id
 from holdfast.kit.tasks import TASK_KIND, task_of_queue
 from holdfast.model.events import Event
 from holdfast.model.jobs import JobFilter
@@ -48,7 +55,7 @@ class RecoverySweep:
         self.create_checkpoints = create_checkpoints
         self.cleanup_old_checkpoints = cleanup_old_checkpoints
         self.checkpoint_retention_limit = checkpoint_retention_limit
-        self._rules = Rules(takeovers_max=max_retries, by="sweep")
+        self._rules = RecoveryRules(takeovers_max=max_retries, by="sweep")
         self._manager = CheckpointManager(conn=self.db)
         self._lock = threading.Lock()
         self._total = SweepStats()
@@ -133,7 +140,7 @@ class RecoverySweep:
                         "retry_count": result.head.takeovers + 1,
                         "status": "failed" if result.dead else "pending",
                     }
-                    events += error_boundary(new_step_id(self.db, task_id), state, result.head.job_id)
+                    events += make_error_boundary(new_step_id(self.db, task_id), state, result.head.job_id)
                 try:
                     self._manager.tasks.write(self._manager.tasks.ensure(task_id), tuple(events))
                 except InvalidMove:

@@ -77,7 +77,7 @@ class Tasks:
         """Append the events to the job's journal, after whatever is there; InvalidMove if the job has ended."""
 
         def decide(head: JobHead) -> Ruling:
-            return Ruling(events, staying(head), extras)
+            return Ruling(events, keep_status(head), extras)
 
         return self.hold(job_id, decide)
 
@@ -107,7 +107,7 @@ class Tasks:
         return _WORDS[head.status] if head.status in TERMINAL else "running"
 
 
-def staying(head: JobHead) -> Move:
+def keep_status(head: JobHead) -> Move:
     """A status change that leaves the status as it is."""
     return Move(status=Status.PENDING, ready_at=head.ready_at)
 

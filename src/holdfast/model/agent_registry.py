@@ -76,7 +76,7 @@ class AgentEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     metadata: dict[str, Any] = {}
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class StoredEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An entry as it was read: its revision, and when the bucket last received a write from the agent."""
 
     entry: AgentEntry
@@ -84,7 +84,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     heard_at: int
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class EntryChanges(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """An update of an entry. A field that is left out keeps its value."""
 
     handle: str | msgspec.UnsetType = msgspec.UNSET
@@ -97,7 +97,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
     metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
-class Which(msgspec.Struct, frozen=True, kw_only=True):
+class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Filter for entries. None matches every entry; `viewer` leaves out agents that this viewer may not find."""
 
     agent_type: str | None = None
@@ -212,7 +212,7 @@ def get_last_heartbeat(entry: AgentEntry, written_at: int | None, now: int) -> i
 # ── status and visibility ─────────────────────────────────────────────────────────────────────────
 
 
-def status_of(seen: Seen, now: int) -> AgentStatus:
+def status_of(seen: StoredEntry, now: int) -> AgentStatus:
     """The status that the agent reports, or offline after three missed beats."""
     silent = now - seen.heard_at
     if silent >= BEATS_MISSED * seen.entry.heartbeat_interval_ms * MILLISECOND:
@@ -220,7 +220,7 @@ def status_of(seen: Seen, now: int) -> AgentStatus:
     return seen.entry.status
 
 
-def is_forgotten(seen: Seen, now: int) -> bool:
+def is_forgotten(seen: StoredEntry, now: int) -> bool:
     return now - seen.heard_at >= FORGOTTEN_US
 
 
@@ -235,7 +235,7 @@ def is_visible(entry: AgentEntry, viewer: AgentEntry) -> bool:
     return False
 
 
-def select_entries(entries: Iterable[Seen], filter_: Which, now: int) -> list[Seen]:
+def select_entries(entries: Iterable[StoredEntry], filter_: AgentFilter, now: int) -> list[StoredEntry]:
     """The entries that match the filter, by handle, without agents that were silent for a day. A viewer without an
     entry finds public agents only."""
     live = [seen for seen in entries if not is_forgotten(seen, now)]
@@ -286,7 +286,7 @@ def record_heartbeat(now: int, status: AgentStatus | None = None, tasks: int | N
     return change
 
 
-def apply_changes(changes: Changes, now: int) -> Change:
+def apply_changes(changes: EntryChanges, now: int) -> Change:
     """An update: sets the fields that the agent sends, and the time of its last heartbeat and activity."""
 
     def change(entry: AgentEntry) -> AgentEntry:

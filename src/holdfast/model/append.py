@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from holdfast.errors import InvalidMove, TooLarge
-from holdfast.model.budget import Charge, Raise
+from holdfast.model.budget import Charge, LimitRaise
 from holdfast.model.events import Event
 from holdfast.model.hash_chain import Head, SealedEvent, seal
 from holdfast.model.jobs import JobDraft
@@ -70,7 +70,7 @@ class Extras(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that the events name by digest."""
     spend: tuple[Charge, ...] = ()
     """The cost of the events, for each budget that applies to the job."""
-    raises: tuple[Raise, ...] = ()
+    raises: tuple[LimitRaise, ...] = ()
 
     def __bool__(self) -> bool:
         beside = self.calls or self.timers or self.children or self.letters or self.turn or self.blobs
@@ -148,6 +148,6 @@ def append_of(
     )
 
 
-def after(holder: Holder, append: Append) -> Holder:
+def advance_holder(holder: Holder, append: Append) -> Holder:
     """The holder after the append is durable."""
     return Holder(holder.job_id, holder.namespace, holder.fence, holder.lease_token, append.head)

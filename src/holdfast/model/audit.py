@@ -109,7 +109,7 @@ def read_act(sealed: SealedAct) -> Act:
     )
 
 
-def breaks(namespace: str, after: Head, acts: Iterable[SealedAct]) -> Iterator[str]:
+def find_breaks(namespace: str, after: Head, acts: Iterable[SealedAct]) -> Iterator[str]:
     """Verify entries that follow this head: the first fault of each broken entry."""
     head = after
     for act in acts:

@@ -67,7 +67,7 @@ class Budget:
                 "a limit is given twice", hint="Give either usd or usd_micros, and either wall or wall_us."
             )
         for limit, allowed in {
-            "usd_micros": usd_micros if usd is None else dollars(usd),
+            "usd_micros": usd_micros if usd is None else parse_dollars(usd),
             "tokens": tokens,
             "tool_calls": tool_calls,
             "wall_us": wall_us if wall is None else parse_duration(wall),
@@ -121,7 +121,7 @@ class Charge(msgspec.Struct, frozen=True):
     tool_calls: int = 0
 
 
-class Raise(msgspec.Struct, frozen=True):
+class LimitRaise(msgspec.Struct, frozen=True):
     """New minimum limits of one budget. Limits that it does not name stay, and none is lowered."""
 
     budget_id: str
@@ -148,7 +148,7 @@ class BudgetAccount(msgspec.Struct, frozen=True, kw_only=True):
         return Spent(usd_micros=self.usd_micros, tokens=self.tokens, tool_calls=self.tool_calls)
 
 
-def dollars(amount: Money) -> int:
+def parse_dollars(amount: Money) -> int:
     """Return an amount of dollars in micro-dollars; a float counts as it is printed, so 0.1 is a tenth."""
     hint = 'Write dollars as 2, 0.25 or "0.000001", nothing finer.'
     try:
@@ -173,7 +173,7 @@ def absorb(parent: Spent, child: Spent) -> Spent:
     return add(parent, Spent(**handed_up, depth=child.depth + 1))
 
 
-def breach(budget: Budget, spent: Spent, ahead: Spent = NOTHING) -> Breach | None:
+def find_breach(budget: Budget, spent: Spent, ahead: Spent = NOTHING) -> Breach | None:
     """Return the first limit that `spent` and `ahead` together exceed, or None.
 
     Using a budget up exactly is no breach. Check before the call: with `ahead=Spent(tool_calls=1)` before a tool call,
@@ -236,7 +236,7 @@ def raise_limits(budget: Budget, least: Budget) -> Budget:
     return read({limit: max(allowed, to_json(least).get(limit, 0)) for limit, allowed in limits.items()})
 
 
-class Stops:
+class BudgetStops:
     """The budget limits that have stopped a job, as its journal records them."""
 
     def __init__(self) -> None:

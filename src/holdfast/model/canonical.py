@@ -57,22 +57,22 @@ def encode(value: object, *, bytes_max: int = JSON_BYTES_MAX, depth_max: int = J
         TooLarge: Its canonical form has more than `bytes_max` bytes.
     """
     if not _is_flat(value, bytes_max) and not _is_plain(value, bytes_max, depth_max):
-        value = _simplified(value, bytes_max, depth_max)
+        value = _simplify(value, bytes_max, depth_max)
     try:
         data = _write(value)
     except UnicodeEncodeError:
         data = canonical_fallback.write(value)
     except TypeError:  # a key that is not a string; the walk above looks at values only
-        data = canonical_fallback.write(_simplified(value, bytes_max, depth_max))
+        data = canonical_fallback.write(_simplify(value, bytes_max, depth_max))
     rules = redaction.current
     if rules.suspects(data) and rules.is_needed(data):
-        data = _without_secrets(rules, value, data)
+        data = _redact_bytes(rules, value, data)
     if len(data) > bytes_max:
         raise canonical_fallback.too_large(len(data), bytes_max)
     return data
 
 
-def _without_secrets(rules: redaction.Redactor, value: object, data: bytes) -> bytes:
+def _redact_bytes(rules: redaction.Redactor, value: object, data: bytes) -> bytes:
     changed = rules.value(value)
     if changed is value:
         return data
@@ -180,7 +180,7 @@ def _is_plain(value: object, bytes_max: int, depth_max: int = JSON_DEPTH_MAX) ->
     return True
 
 
-def _simplified(value: object, bytes_max: int, depth_max: int) -> Any:
+def _simplify(value: object, bytes_max: int, depth_max: int) -> Any:
     """The value without subclasses of JSON's types; or raise the error that says why it cannot be stored."""
     simple = canonical_fallback.simplify(value, bytes_max, depth_max)
     if not _is_plain(simple, bytes_max, depth_max):

@@ -41,7 +41,9 @@ def write(value: Any, place: Place = None) -> bytes:
     if kind is dict:
         joined = {_join_pairs(key): key for key in value}
         if len(joined) != len(value):
-            raise InvalidPayload(f"two keys are the same text once surrogates are joined ({at(place)})")
+            raise InvalidPayload(
+                f"two keys are the same text once surrogates are joined ({format_place(place)})"
+            )
         members = (
             _write_text(text) + b":" + write(value[joined[text]], (place, text)) for text in sorted(joined)
         )
@@ -71,11 +73,11 @@ def _join_pairs(text: str) -> str:
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Twice(list[tuple[str, Any]]):
+class _DuplicateKeys(list[tuple[str, Any]]):
     """An object with duplicate keys, as it was written."""
 
 
-class _Refused(str):
+class _RefusedNumber(str):
     """A number that Holdfast does not store, as it was written."""
 
     __slots__ = ()
@@ -86,10 +88,10 @@ def read(data: bytes) -> Any:
     try:
         parsed = json.loads(
             data.decode("utf-8"),
-            object_pairs_hook=_object,
-            parse_int=_integer,
-            parse_float=_float,
-            parse_constant=_Refused,
+            object_pairs_hook=_read_object,
+            parse_int=_read_integer,
+            parse_float=_read_float,
+            parse_constant=_RefusedNumber,
         )
     except UnicodeDecodeError as error:
         raise InvalidPayload(f"not UTF-8 at byte {error.start}: {error.reason}") from None
@@ -101,29 +103,31 @@ def read(data: bytes) -> Any:
     return parsed
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Twice:
+def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _DuplicateKeys:
     value = dict(pairs)
-    return value if len(value) == len(pairs) else _Twice(pairs)
+    return value if len(value) == len(pairs) else _DuplicateKeys(pairs)
 
 
-def _integer(text: str) -> int | _Refused:
+def _read_integer(text: str) -> int | _RefusedNumber:
     # Length first: Python takes quadratic time over long numbers, and refuses very long ones with another
     # error.
     if len(text) > _INTEGER_LENGTH_MAX or not -INTEGER_MAX <= int(text) <= INTEGER_MAX:
-        return _Refused(text)
+        return _RefusedNumber(text)
     return int(text)
 
 
-def _float(text: str) -> float | _Refused:
+def _read_float(text: str) -> float | _RefusedNumber:
     number = float(text)
-    return number if isfinite(number) else _Refused(text)
+    return number if isfinite(number) else _RefusedNumber(text)
 
 
 def _check_read(parsed: Any, place: Place, depth: int) -> None:
     kind = type(parsed)
-    if kind is _Refused:
-        raise InvalidPayload(f"{_clip(parsed)} is not a number we store ({at(place)})", hint=_INTEGER_HINT)
-    if kind is not dict and kind is not list and kind is not _Twice:
+    if kind is _RefusedNumber:
+        raise InvalidPayload(
+            f"{_clip(parsed)} is not a number we store ({format_place(place)})", hint=_INTEGER_HINT
+        )
+    if kind is not dict and kind is not list and kind is not _DuplicateKeys:
         return
     if depth == JSON_DEPTH_MAX:
         raise too_deep(place)
@@ -132,9 +136,9 @@ def _check_read(parsed: Any, place: Place, depth: int) -> None:
             _check_read(item, (place, index), depth + 1)
         return
     seen: set[str] = set()
-    for key, item in parsed if kind is _Twice else parsed.items():
-        if kind is _Twice and key in seen:
-            raise InvalidPayload(f"the key is there twice ({at((place, key))})")
+    for key, item in parsed if kind is _DuplicateKeys else parsed.items():
+        if kind is _DuplicateKeys and key in seen:
+            raise InvalidPayload(f"the key is there twice ({format_place((place, key))})")
         seen.add(key)
         _check_read(item, (place, key), depth + 1)
 
@@ -190,12 +194,13 @@ def _simplify(value: Any, place: Place, above: dict[int, Place], bounds: _Bounds
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
-        return _simple_integer(int.__int__(value), place)
+        return _simplify_integer(int.__int__(value), place)
     if isinstance(value, float):
-        return _simple_float(float.__float__(value), place)
+        return _simplify_float(float.__float__(value), place)
     if not isinstance(value, dict | list | tuple):
         raise InvalidPayload(
-            f"{kind.__module__}.{kind.__qualname__} is not a JSON type ({at(place)})", hint=_TYPES_HINT
+            f"{kind.__module__}.{kind.__qualname__} is not a JSON type ({format_place(place)})",
+            hint=_TYPES_HINT,
         )
     if id(value) in above:
         raise contains_itself(place, above[id(value)])
@@ -204,53 +209,53 @@ def _simplify(value: Any, place: Place, above: dict[int, Place], bounds: _Bounds
     above[id(value)] = place
     try:
         if isinstance(value, dict):
-            return _simple_object(value, place, above, bounds)
+            return _simplify_object(value, place, above, bounds)
         items = list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
         return [_simplify(item, (place, index), above, bounds) for index, item in enumerate(items)]
     finally:
         del above[id(value)]
 
 
-def _simple_object(
+def _simplify_object(
     value: dict[Any, Any], place: Place, above: dict[int, Place], bounds: _Bounds
 ) -> dict[str, Any]:
     simple: dict[str, Any] = {}
     for key, item in dict.items(value):
         if not isinstance(key, str):
-            msg = f"the key {show(key)} is {type(key).__qualname__}, not text ({at(place)})"
+            msg = f"the key {format_key(key)} is {type(key).__qualname__}, not text ({format_place(place)})"
             raise InvalidPayload(msg, hint="Make each key a str.")
         text = key if type(key) is str else str.__str__(key)
         if text in simple:
-            raise InvalidPayload(f"two keys are the same text: {show(text)} ({at(place)})")
+            raise InvalidPayload(f"two keys are the same text: {format_key(text)} ({format_place(place)})")
         simple[text] = _simplify(item, (place, text), above, bounds)
     return simple
 
 
-def _simple_integer(value: int, place: Place) -> int:
+def _simplify_integer(value: int, place: Place) -> int:
     if -INTEGER_MAX <= value <= INTEGER_MAX:
         return value
-    msg = f"an integer of {value.bit_length()} bits is not a number we store ({at(place)})"
+    msg = f"an integer of {value.bit_length()} bits is not a number we store ({format_place(place)})"
     raise InvalidPayload(msg, hint=_INTEGER_HINT)
 
 
-def _simple_float(value: float, place: Place) -> float:
+def _simplify_float(value: float, place: Place) -> float:
     if isfinite(value):
         return value
-    raise InvalidPayload(f"{value} is not a number we store ({at(place)})")
+    raise InvalidPayload(f"{value} is not a number we store ({format_place(place)})")
 
 
 def contains_itself(place: Place, above: Place) -> InvalidPayload:
     """The error for a value that contains itself: it appears at `place` and at `above`."""
-    msg = f"it contains itself: what is {at(place)} is also {at(above)}"
+    msg = f"it contains itself: what is {format_place(place)} is also {format_place(above)}"
     return InvalidPayload(msg, hint="JSON is a tree. Leave the reference out, or store an id instead.")
 
 
 def too_deep(place: Place, depth_max: int = JSON_DEPTH_MAX) -> InvalidPayload:
     """The error for a value that is nested too deep."""
-    return InvalidPayload(f"nested deeper than {depth_max} levels ({at(place)})")
+    return InvalidPayload(f"nested deeper than {depth_max} levels ({format_place(place)})")
 
 
-def show(key: object) -> str:
+def format_key(key: object) -> str:
     """A key as an error message shows it: printable, and short enough to read."""
     try:
         return _clip(repr(key))
@@ -258,7 +263,7 @@ def show(key: object) -> str:
         return f"of class {type(key).__qualname__}"
 
 
-def at(place: Place) -> str:
+def format_place(place: Place) -> str:
     """Return "at " and the JSON pointer (RFC 6901) of a place, printable and short enough to read."""
     keys: list[str] = []
     while place is not None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.model.replay_history import History
 
 
-class Carried(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class CheckpointSnapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The replay history and the job state before a checkpoint, as far as either is needed after it.
 
     `origin` is the digest of the job's first event, which a resume reads too: it contains the job's input.
@@ -45,11 +45,11 @@ class Carried(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     resumed_at: int = 0
 
 
-def take_snapshot(history: History) -> Carried | None:
+def take_snapshot(history: History) -> CheckpointSnapshot | None:
     """The snapshot of this history; None if the job was asked to cancel, since it will not resume, or has no origin."""
     if history.cancelled or not history.origin:
         return None
-    return Carried(
+    return CheckpointSnapshot(
         history.origin,
         history.worker,
         history.claims,
@@ -70,7 +70,7 @@ def take_snapshot(history: History) -> Carried | None:
     )
 
 
-def carry(carried: Carried, history: History) -> None:
+def restore_snapshot(carried: CheckpointSnapshot, history: History) -> None:
     """Restore the snapshot into an empty history: its state is that right before the next commit."""
     history.origin, history.worker, history.claims = carried.origin, carried.worker, carried.claims
     history.heard, history.born, history.misfit = carried.mail_seq, carried.born, carried.misfit
@@ -82,15 +82,15 @@ def carry(carried: Carried, history: History) -> None:
     history.resumed_at = carried.resumed_at
 
 
-def pack_snapshot(carried: Carried | None) -> Any:
+def pack_snapshot(carried: CheckpointSnapshot | None) -> Any:
     """The snapshot as JSON; None if there is none, or if it is too large to be written with every checkpoint."""
     snapshot = None if carried is None else msgspec.to_builtins(carried)
     return snapshot if len(canonical.encode(snapshot)) <= CARRIED_BYTES_MAX else None
 
 
-def unpack_snapshot(carries: Any) -> Carried | None:
+def unpack_snapshot(carries: Any) -> CheckpointSnapshot | None:
     """The snapshot that a checkpoint stores; None if the job is to be resumed from its whole journal."""
     try:
-        return None if carries is None else msgspec.convert(carries, Carried)
+        return None if carries is None else msgspec.convert(carries, CheckpointSnapshot)
     except msgspec.ValidationError:
         return None  # a newer version of Holdfast wrote fields that this one does not know

@@ -440,8 +440,8 @@ class StoreRestored(Event, frozen=True):
     backup: str = ""
 
 
-def _closed_list(base: type[Event]) -> dict[str, type[Event]]:
+def _index_event_types(base: type[Event]) -> dict[str, type[Event]]:
     return {kind.type: kind for kind in base.__subclasses__()}
 
 
-EVENTS: Final[Mapping[str, type[Event]]] = _closed_list(Event)
+EVENTS: Final[Mapping[str, type[Event]]] = _index_event_types(Event)

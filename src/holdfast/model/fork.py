@@ -61,7 +61,7 @@ class ForkedEvent(msgspec.Struct, frozen=True):
     event: e.Event
 
 
-class Taken(msgspec.Struct, frozen=True):
+class SharedHistory(msgspec.Struct, frozen=True):
     """The history that a fork shares, split into holds, the last of which releases the job; and the ledger rows that
     belong to it."""
 
@@ -110,7 +110,7 @@ def take_history(
     job_id: str,
     namespace: str,
     edits: Mapping[str, Any] | None = None,
-) -> Taken:
+) -> SharedHistory:
     """The history that a fork named `job_id` shares: the events before number `before`, with other results for the
     steps in `edits`. Raises InvalidMove if it cannot be shared."""
     prefix = _Prefix()
@@ -120,13 +120,13 @@ def take_history(
     started_at = next((entry.at for entry in journal if isinstance(entry.event, e.JobClaimed)), journal[0].at)
     past: list[tuple[e.Event, int]] = [(e.JobClaimed(HOLDER), started_at)]
     for entry, generation in prefix.settled(journal):
-        past.append((_renamed(entry.event, generation, job_id, namespace), max(entry.at, past[-1][1])))
+        past.append((_rename_event(entry.event, generation, job_id, namespace), max(entry.at, past[-1][1])))
         if isinstance(entry.event, e.JobRequeued):
             past.append((e.JobClaimed(HOLDER), past[-1][1]))
     past.append((e.JobReleased(why="forked"), past[-1][1]))
     for step_key, result in (edits or {}).items():
         _edit(past, step_key, result)
-    return Taken(_holds(past), tuple(_rows(past, job_id)))
+    return SharedHistory(_split_holds(past), tuple(_make_rows(past, job_id)))
 
 
 def _edit(past: list[tuple[e.Event, int]], step_key: str, result: Any) -> None:
@@ -137,10 +137,10 @@ def _edit(past: list[tuple[e.Event, int]], step_key: str, result: Any) -> None:
             continue
         match event:
             case e.StepFinished():
-                past[nth] = (_replaced(event, outcome="succeeded", result=result, error=None), at)
+                past[nth] = (_replace_fields(event, outcome="succeeded", result=result, error=None), at)
                 return
             case e.LlmResponded():
-                past[nth] = (_replaced(event, response=result, error=None), at)
+                past[nth] = (_replace_fields(event, response=result, error=None), at)
                 return
             case _:
                 msg = f"{step_key} is neither a read nor an answer of a model that the code has seen"
@@ -150,11 +150,11 @@ def _edit(past: list[tuple[e.Event, int]], step_key: str, result: Any) -> None:
     raise NotFound(msg, hint="Edit a step that ended before the fork point.")
 
 
-def _replaced(event: e.Event, **changes: object) -> e.Event:
+def _replace_fields(event: e.Event, **changes: object) -> e.Event:
     return msgspec.structs.replace(event, **changes)
 
 
-def _holds(past: Sequence[tuple[e.Event, int]]) -> tuple[tuple[tuple[e.Event, int], ...], ...]:
+def _split_holds(past: Sequence[tuple[e.Event, int]]) -> tuple[tuple[tuple[e.Event, int], ...], ...]:
     """Split the history where the job was released."""
     holds: list[list[tuple[e.Event, int]]] = []
     for event, at in past:
@@ -247,9 +247,9 @@ class _Prefix:
         renumbered: dict[tuple[str, int], int] = {}
         for (key, original), call in sorted(self._calls.items()):
             if call.is_effect and call.ended is None:
-                raise _under_way(call, journal)
+                raise _make_open_call_error(call, journal)
             if call.begun is not None and isinstance(call.begun.event, e.ChildStarted) and call.ended is None:
-                raise _open_child(call.begun.event)
+                raise _make_open_child_error(call.begun.event)
             shared = [entry for entry in (call.begun, call.ended, call.given_up) if entry is not None]
             if call.ended is None and call.given_up is None:
                 continue  # a read or a sleep in progress: the fork does it again
@@ -265,7 +265,7 @@ class _Prefix:
         return sorted(chosen, key=lambda pair: pair[0].seq)
 
 
-def _under_way(call: _Call, journal: Sequence[ForkedEvent]) -> InvalidMove:
+def _make_open_call_error(call: _Call, journal: Sequence[ForkedEvent]) -> InvalidMove:
     assert call.begun is not None
     state = "has an unknown outcome" if call.uncertain else "was under way"
     if call.given_up is not None:
@@ -281,12 +281,12 @@ def _under_way(call: _Call, journal: Sequence[ForkedEvent]) -> InvalidMove:
     return InvalidMove(f"the effect {call.step_key} {state} at the fork point", hint=hint)
 
 
-def _open_child(started: e.ChildStarted) -> InvalidMove:
+def _make_open_child_error(started: e.ChildStarted) -> InvalidMove:
     msg = f"child {started.child_job_id} had not ended at the fork point, and a child has one parent only"
     return InvalidMove(msg, hint="Fork before it was started, or after it had finished.")
 
 
-def _renamed(event: e.Event, generation: int, job_id: str, namespace: str) -> e.Event:
+def _rename_event(event: e.Event, generation: int, job_id: str, namespace: str) -> e.Event:
     """The event in the fork: with the fork's idempotency key, its own generation, and without a mail number."""
     changes: dict[str, object] = {}
     if isinstance(event, e.ToolCalled):
@@ -301,20 +301,22 @@ def _renamed(event: e.Event, generation: int, job_id: str, namespace: str) -> e.
     return msgspec.structs.replace(event, **changes) if changes else event
 
 
-def _rows(past: Sequence[tuple[e.Event, int]], job_id: str) -> Iterable[CallRow]:
+def _make_rows(past: Sequence[tuple[e.Event, int]], job_id: str) -> Iterable[CallRow]:
     """The ledger rows of these events. The times are those of the original calls."""
     begun: dict[tuple[str, int], CallRow] = {}
     for seq, (event, at) in enumerate(past, _CREATED_SEQ + 1):
         if isinstance(event, e.ToolCalled):
             place = (event.step_key, event.generation)
-            begun[place] = _row(event, job_id, seq, at)
+            begun[place] = _make_row(event, job_id, seq, at)
             yield begun[place]
         elif isinstance(event, e.ToolReturned | e.ToolFailed | e.ToolReconciled):
             place = (event.step_key, event.generation)
-            yield msgspec.structs.replace(begun[place], status=_status(event), result_seq=seq, settled_at=at)
+            yield msgspec.structs.replace(
+                begun[place], status=_find_status(event), result_seq=seq, settled_at=at
+            )
 
 
-def _row(event: e.ToolCalled, job_id: str, seq: int, at: int) -> CallRow:
+def _make_row(event: e.ToolCalled, job_id: str, seq: int, at: int) -> CallRow:
     return CallRow(
         tool_call_id=call_id(job_id, event.step_key, event.generation),
         job_id=job_id,
@@ -333,7 +335,7 @@ def _row(event: e.ToolCalled, job_id: str, seq: int, at: int) -> CallRow:
     )
 
 
-def _status(event: e.ToolReturned | e.ToolFailed | e.ToolReconciled) -> CallStatus:
+def _find_status(event: e.ToolReturned | e.ToolFailed | e.ToolReconciled) -> CallStatus:
     if isinstance(event, e.ToolReconciled):
         return DECIDED[event.decision]
     return CallStatus.SUCCEEDED if isinstance(event, e.ToolReturned) else CallStatus.FAILED

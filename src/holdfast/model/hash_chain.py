@@ -153,12 +153,12 @@ def unseal(sealed: SealedEvent) -> Event:
         msg = f"the body of event {sealed.seq} ({sealed.type}) is not the one that was sealed"
         raise StoreCorrupt(msg)
     try:
-        return _reader(sealed.type)[1](sealed.body)
+        return _find_decoder(sealed.type)[1](sealed.body)
     except (msgspec.DecodeError, RecursionError):
-        return _carefully(sealed, sealed.body)
+        return _decode_slowly(sealed, sealed.body)
 
 
-def _carefully(sealed: SealedEvent, body: bytes) -> Event:
+def _decode_slowly(sealed: SealedEvent, body: bytes) -> Event:
     """Decode with the slow path, lone surrogates included; or raise the error that explains the fault."""
     try:
         return msgspec.convert(canonical.decode_stored(body), EVENTS[sealed.type])
@@ -168,13 +168,13 @@ def _carefully(sealed: SealedEvent, body: bytes) -> Event:
 
 
 @functools.cache
-def _reader(type_: str) -> tuple[int, Callable[[bytes], Event]]:
+def _find_decoder(type_: str) -> tuple[int, Callable[[bytes], Event]]:
     """The newest version of this event type that is known here, and its decoder. Version 0: the type is unknown."""
     kind = EVENTS.get(type_)
-    return (0, _unknown) if kind is None else (kind.version, msgspec.json.Decoder(kind).decode)
+    return (0, _reject_unknown) if kind is None else (kind.version, msgspec.json.Decoder(kind).decode)
 
 
-def _unknown(_body: bytes) -> Event:
+def _reject_unknown(_body: bytes) -> Event:
     raise AssertionError("what has no version is not read")
 
 
@@ -182,17 +182,17 @@ def unseal_all(
     job_id: str, events: Iterable[SealedEvent], head: Head = EMPTY
 ) -> Iterator[tuple[SealedEvent, Event]]:
     """Decode the events one by one and check each: its link to the one before, its body, its type. One pass that finds
-    the same faults as `first_break` and `unseal`."""
+    the same faults as `find_break` and `unseal`."""
     link, seq, job, sha256 = head.hash, head.seq, job_id.encode(), hashlib.sha256
     type_, version, fence = "", 0, 0
-    middle, known, read = b"", False, _reader(type_)[1]
+    middle, known, read = b"", False, _find_decoder(type_)[1]
     for sealed in events:
         seq += 1
         if sealed.type != type_ or sealed.fence != fence or sealed.version != version:
             # Events of one type that one worker wrote share this suffix.
             type_, version, fence = sealed.type, sealed.version, sealed.fence
             middle = f"/{type_}/{version}/{fence}/".encode()
-            newest, read = _reader(type_)
+            newest, read = _find_decoder(type_)
             known = 1 <= version <= newest
         body, digest = sealed.body, sealed.body_digest
         link = sha256(b"%b%b%b/%d%b%d" % (link, digest, job, seq, middle, sealed.at)).digest()
@@ -208,11 +208,11 @@ def unseal_all(
         try:
             event = read(body)
         except (msgspec.DecodeError, RecursionError):
-            event = _carefully(sealed, body)
+            event = _decode_slowly(sealed, body)
         yield sealed, event
 
 
-def first_break(job_id: str, events: Iterable[SealedEvent], head: Head = EMPTY) -> int | None:
+def find_break(job_id: str, events: Iterable[SealedEvent], head: Head = EMPTY) -> int | None:
     """The seq at which the chain breaks, or None: gaps, changed bodies and forged links all show here."""
     for event in events:
         digest = event.body_digest if event.body is None else hashlib.sha256(event.body).digest()

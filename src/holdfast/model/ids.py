@@ -91,7 +91,7 @@ def check_name(value: object, label: str) -> str:
         raise InvalidName(f"{label} has {len(value):,} characters; allowed are 1 to {NAME_LENGTH_MAX}")
     if not value.isprintable() and (found := _REFUSED.search(value)):
         raise InvalidName(f"{label} has the character U+{ord(found[0]):04X} at position {found.start()}")
-    if redaction.here().holds_secret(value):
+    if redaction.get_redactor().holds_secret(value):
         raise InvalidName(
             f"{label} holds a secret",
             hint="Names are stored and shown in plain text. Use a name without the secret.",

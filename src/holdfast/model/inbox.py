@@ -136,7 +136,9 @@ class Candidate(msgspec.Struct, frozen=True):
     claim_fence: int
 
 
-def takeable(candidates: Sequence[Candidate], boundary: Boundary, max_batches: int) -> tuple[Candidate, ...]:
+def select_candidates(
+    candidates: Sequence[Candidate], boundary: Boundary, max_batches: int
+) -> tuple[Candidate, ...]:
     """The candidates (in enqueue order) that one claim at this boundary takes; empty if it may take none."""
     if not candidates or max_batches < 1:
         return ()

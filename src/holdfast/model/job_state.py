@@ -15,9 +15,9 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.model import events as e
-from holdfast.model.checkpoint_snapshot import Carried
+from holdfast.model.checkpoint_snapshot import CheckpointSnapshot
 from holdfast.model.side_effects import CALL_MOVES, DECIDED, CallStatus, Outcome
-from holdfast.model.states import TERMINAL, Status, WaitReason, move
+from holdfast.model.states import TERMINAL, Status, WaitReason, next_status
 
 
 class Ungrammatical(ValueError):
@@ -75,7 +75,9 @@ def fold(events: Iterable[tuple[int, int, e.Event]]) -> JobState:
     return job
 
 
-def restore_job_state(seq: int, fence: int, commit: e.CheckpointSaved, carried: Carried) -> JobState:
+def restore_job_state(
+    seq: int, fence: int, commit: e.CheckpointSaved, carried: CheckpointSnapshot
+) -> JobState:
     """The state right before this commit, as far as later events depend on it: step keys restart at a commit."""
     return JobState(
         status=Status.RUNNING,
@@ -108,10 +110,10 @@ def step(job: JobState, seq: int, fence: int, event: e.Event) -> None:
         raise Ungrammatical(f"fence fell from {job.fence} to {fence} at event {seq}")
     if fence == job.fence and event.type == e.JobClaimed.type:
         raise Ungrammatical(f"the claim at event {seq} did not raise the fence {fence}")
-    status = move(job.status, event.type)
+    status = next_status(job.status, event.type)
     if status is None:
         raise Ungrammatical(f"{event.type} at event {seq} cannot follow status {job.status}")
-    _take(job, seq, event)
+    _apply(job, seq, event)
     if status is not Status.WAITING:
         job.wait_reason, job.wake_at = None, None
     if status in TERMINAL:
@@ -119,7 +121,7 @@ def step(job: JobState, seq: int, fence: int, event: e.Event) -> None:
     job.status, job.seq, job.fence = status, seq, fence
 
 
-def _take(job: JobState, seq: int, event: e.Event) -> None:
+def _apply(job: JobState, seq: int, event: e.Event) -> None:
     match event:
         case e.StepFinished():
             _finish(job, seq, event)
@@ -129,7 +131,7 @@ def _take(job: JobState, seq: int, event: e.Event) -> None:
             job.claims += 1
             job.takeovers = job.takeovers + 1 if event.takeover else job.takeovers
         case e.JobWaiting():
-            job.wait_reason, job.wake_at = _reason(event.reason, seq), event.wake_at
+            job.wait_reason, job.wake_at = _parse_reason(event.reason, seq), event.wake_at
             job.mail_seq = max(job.mail_seq, event.mail_seq)
         case e.JobParked():
             job.wait_reason, job.wake_at = WaitReason.DRIFT, None
@@ -150,10 +152,10 @@ def _take(job: JobState, seq: int, event: e.Event) -> None:
             job.cancel_requested = True
             job.mail_seq = max(job.mail_seq, event.mail_seq)
         case _:
-            _take_inner(job, seq, event)
+            _apply_inner(job, seq, event)
 
 
-def _take_inner(job: JobState, seq: int, event: e.Event) -> None:
+def _apply_inner(job: JobState, seq: int, event: e.Event) -> None:
     """Apply events of a running job that do not change its status."""
     match event:
         case e.CallCancelled():
@@ -173,7 +175,7 @@ def _take_inner(job: JobState, seq: int, event: e.Event) -> None:
                 raise Ungrammatical(f"plan {event.plan_id} generated twice, again at event {seq}")
             job.plans.add(event.plan_id)
         case e.NodeStarted() | e.NodeFinished():
-            _visit(job, seq, event)
+            _apply_node(job, seq, event)
         case e.ToolCalled():
             _intend(job, seq, event)
         case e.ToolReturned():
@@ -185,7 +187,7 @@ def _take_inner(job: JobState, seq: int, event: e.Event) -> None:
         case e.ToolUncertain():
             _settle(job, seq, event.step_key, event.generation, CallStatus.UNCERTAIN)
         case e.ToolReconciled():
-            _settle(job, seq, event.step_key, event.generation, _decided(event.decision, seq))
+            _settle(job, seq, event.step_key, event.generation, _parse_decision(event.decision, seq))
             job.mail_seq = max(job.mail_seq, event.mail_seq)
         case e.CheckpointSaved() | e.TurnCommitted():
             if event.ordinal != job.commits + 1:
@@ -221,7 +223,7 @@ def _finish(job: JobState, seq: int, event: e.StepFinished) -> None:
     if job.cancelled:
         _check_open(job, seq, place)
     if place in job.steps:
-        raise Ungrammatical(f"step {_named(place)} finished twice, again at event {seq}")
+        raise Ungrammatical(f"step {_format_place(place)} finished twice, again at event {seq}")
     job.steps.add(place)
     job.takeovers = 0
 
@@ -236,10 +238,12 @@ def _give_up(job: JobState, seq: int, event: e.CallCancelled) -> None:
 
 def _check_open(job: JobState, seq: int, place: tuple[str, int]) -> None:
     if place in job.cancelled:
-        raise Ungrammatical(f"step {_named(place)} has an end at event {seq} after the code had given it up")
+        raise Ungrammatical(
+            f"step {_format_place(place)} has an end at event {seq} after the code had given it up"
+        )
 
 
-def _named(place: tuple[str, int]) -> str:
+def _format_place(place: tuple[str, int]) -> str:
     step_key, generation = place
     return step_key if generation == 0 else f"{step_key} (generation {generation})"
 
@@ -247,20 +251,20 @@ def _named(place: tuple[str, int]) -> str:
 STARTED = "started"
 
 
-def _reason(text: str, seq: int) -> WaitReason:
+def _parse_reason(text: str, seq: int) -> WaitReason:
     try:
         return WaitReason(text)
     except ValueError:
         raise Ungrammatical(f"the job waits for {text!r} at event {seq}, which is no reason") from None
 
 
-def _decided(decision: str, seq: int) -> CallStatus:
+def _parse_decision(decision: str, seq: int) -> CallStatus:
     if decision not in DECIDED:
         raise Ungrammatical(f"a call was reconciled as {decision!r} at event {seq}, which is no decision")
     return DECIDED[decision]
 
 
-def _visit(job: JobState, seq: int, event: e.NodeStarted | e.NodeFinished) -> None:
+def _apply_node(job: JobState, seq: int, event: e.NodeStarted | e.NodeFinished) -> None:
     """A node may start again after a crash or a failure, never after it succeeded; it finishes once per start."""
     place = (event.plan_id, event.node)
     before = job.nodes.get(place)

@@ -63,7 +63,7 @@ class JobDraft(msgspec.Struct, frozen=True, kw_only=True):
     edited: Any = None
 
 
-class Submitted(msgspec.Struct, frozen=True):
+class SubmittedJob(msgspec.Struct, frozen=True):
     """A submitted job. `created` is False when this request was accepted before; the id is that of the first job."""
 
     job_id: str

@@ -38,57 +38,57 @@ _LENGTHS: Final[dict[str, tuple[type[str | list[Any]], str, int]]] = {
 }
 
 
-def misfit(value: Any, schema: Any) -> str | None:
+def find_fault(value: Any, schema: Any) -> str | None:
     """The fault of the value, in words; None if it matches the schema."""
     root = schema if isinstance(schema, Mapping) else {}
-    return next(_faults(value, root, root, "it", 0), None)
+    return next(_find_faults(value, root, root, "it", 0), None)
 
 
-def _faults(value: Any, schema: Any, root: Mapping[str, Any], where: str, depth: int) -> Iterator[str]:
+def _find_faults(value: Any, schema: Any, root: Mapping[str, Any], where: str, depth: int) -> Iterator[str]:
     if schema is False:
         yield f"{where} is not expected"
     if not isinstance(schema, Mapping) or depth > _DEPTH_MAX:
         return
     if isinstance(ref := schema.get("$ref"), str) and ref.startswith(_REFS):
         definition = root.get("$defs", {}).get(ref.removeprefix(_REFS), {})
-        yield from _faults(value, definition, root, where, depth + 1)
+        yield from _find_faults(value, definition, root, where, depth + 1)
     for keyword in ("anyOf", "oneOf"):
         choices = schema.get(keyword)
         if choices and not any(_fits(value, choice, root, depth) for choice in choices):
             yield f"{where} is none of what is allowed"
     for choice in schema.get("allOf", ()):
-        yield from _faults(value, choice, root, where, depth + 1)
-    yield from _wrong_kind(value, schema, where)
-    yield from _out_of_bounds(value, schema, where)
-    yield from _inside(value, schema, root, where, depth)
+        yield from _find_faults(value, choice, root, where, depth + 1)
+    yield from _check_kind(value, schema, where)
+    yield from _check_bounds(value, schema, where)
+    yield from _check_members(value, schema, root, where, depth)
 
 
 def _fits(value: Any, schema: Any, root: Mapping[str, Any], depth: int) -> bool:
-    return next(_faults(value, schema, root, "it", depth + 1), None) is None
+    return next(_find_faults(value, schema, root, "it", depth + 1), None) is None
 
 
-def _wrong_kind(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
+def _check_kind(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
     declared = schema.get("type")
     kinds = [declared] if isinstance(declared, str) else declared or []
     if kinds and not any(_TYPES[kind](value) for kind in kinds if kind in _TYPES):
-        yield f"{where} is not {_article(kinds)}"
+        yield f"{where} is not {_format_kinds(kinds)}"
     allowed = [schema["const"]] if "const" in schema else schema.get("enum")
-    if allowed is not None and not any(_same(value, option) for option in allowed):
+    if allowed is not None and not any(_is_same(value, option) for option in allowed):
         yield f"{where} is none of {', '.join(map(str, allowed))}"
 
 
-def _article(kinds: list[str]) -> str:
+def _format_kinds(kinds: list[str]) -> str:
     return " or ".join(
         "null" if kind == "null" else f"a{'n' if kind[0] in 'aio' else ''} {kind}" for kind in kinds
     )
 
 
-def _same(value: Any, other: Any) -> bool:
+def _is_same(value: Any, other: Any) -> bool:
     """Whether two values are equal in JSON: true is not 1."""
     return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
 
 
-def _out_of_bounds(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
+def _check_bounds(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
     if isinstance(value, int | float) and not isinstance(value, bool):
         for keyword, (holds, phrase) in _BOUNDS.items():
             if keyword in schema and not holds(value, schema[keyword]):
@@ -98,12 +98,12 @@ def _out_of_bounds(value: Any, schema: Mapping[str, Any], where: str) -> Iterato
             yield f"{where} {phrase} {schema[keyword]}"
 
 
-def _inside(
+def _check_members(
     value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], where: str, depth: int
 ) -> Iterator[str]:
     if isinstance(value, list | tuple) and "items" in schema:
         for nth, element in enumerate(value):
-            yield from _faults(element, schema["items"], root, f"item {nth} of {where}", depth + 1)
+            yield from _find_faults(element, schema["items"], root, f"item {nth} of {where}", depth + 1)
     if not isinstance(value, Mapping):
         return
     properties = schema.get("properties", {})
@@ -112,6 +112,6 @@ def _inside(
             yield f"{where} has no {name!r}"
     for name, element in value.items():
         if name in properties:
-            yield from _faults(element, properties[name], root, f"{name!r}", depth + 1)
+            yield from _find_faults(element, properties[name], root, f"{name!r}", depth + 1)
         elif "additionalProperties" in schema:
-            yield from _faults(element, schema["additionalProperties"], root, f"{name!r}", depth + 1)
+            yield from _find_faults(element, schema["additionalProperties"], root, f"{name!r}", depth + 1)

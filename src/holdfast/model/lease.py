@@ -96,6 +96,6 @@ def is_poison(
     return died or failed_attempts >= failed_attempts_max
 
 
-def by_age(nth_claim: int) -> bool:
+def takes_oldest(nth_claim: int) -> bool:
     """Whether this claim takes the oldest job instead of the one with the highest priority."""
     return nth_claim % AGE_TURN_EVERY == AGE_TURN_EVERY - 1

@@ -37,7 +37,7 @@ class Mail(msgspec.Struct, frozen=True):
     sent_at: int
 
 
-class Sent(msgspec.Struct, frozen=True):
+class MailReceipt(msgspec.Struct, frozen=True):
     """The number of the message. `accepted` is False if the job has ended: no worker will read it, and nothing was
     stored."""
 

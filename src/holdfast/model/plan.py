@@ -21,9 +21,9 @@ from holdfast.errors import InvalidPlan
 from holdfast.model import canonical
 from holdfast.model.ids import check_name
 from holdfast.model.limits import PLAN_NODES_MAX
-from holdfast.model.plan_refs import Ref, references, resolve, to_plain
+from holdfast.model.plan_refs import Ref, find_references, resolve, to_plain
 
-__all__ = ["Node", "Plan", "Ref", "references", "resolve"]
+__all__ = ["Node", "Plan", "Ref", "find_references", "resolve"]
 
 _VERSION: Final = 1
 
@@ -73,7 +73,7 @@ class Node:
     @property
     def waits_for(self) -> tuple[str, ...]:
         """The nodes that must be done first, each once: `after`, then references as they appear."""
-        return tuple(dict.fromkeys((*self.after, *(ref.node for ref in references(self.args)))))
+        return tuple(dict.fromkeys((*self.after, *(ref.node for ref in find_references(self.args)))))
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -45,17 +45,17 @@ class Ref:
         return {_REF: self.node, _PATH: list(self.path)} if self.path else {_REF: self.node}
 
 
-def references(args: object) -> Iterator[Ref]:
+def find_references(args: object) -> Iterator[Ref]:
     """Yield the references in arguments, in document order."""
     if isinstance(args, Mapping):
         if (ref := _as_ref(args)) is not None:
             yield ref
         elif not _is_literal(args):
             for item in args.values():
-                yield from references(item)
+                yield from find_references(item)
     elif isinstance(args, list | tuple):
         for item in args:
-            yield from references(item)
+            yield from find_references(item)
 
 
 def resolve(args: Any, outputs: Mapping[str, Any]) -> Any:

@@ -17,7 +17,7 @@ HERE: Final = f"{sys.version_info[0]}.{sys.version_info[1]}"
 FOUND: Final = "found_python"
 
 
-def misfit(pinned: str | None, here: str, accepted: Collection[str] = ()) -> dict[str, Any] | None:
+def find_misfit(pinned: str | None, here: str, accepted: Collection[str] = ()) -> dict[str, Any] | None:
     """Why this Python version does not run the job; None if it may. A job without a version runs on any."""
     if pinned is None or pinned == here or here in accepted:
         return None

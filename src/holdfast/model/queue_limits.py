@@ -24,14 +24,14 @@ class QueueLimits(msgspec.Struct, frozen=True, kw_only=True):
     age_max_us: int | None = None
 
 
-class Load(msgspec.Struct, frozen=True):
+class QueueLoad(msgspec.Struct, frozen=True):
     """Load of a queue: its pending jobs, counted up to the limit only, and since when the oldest could run."""
 
     depth: int
     oldest_at: int | None
 
 
-def admit(limits: QueueLimits, load: Load, coming: int, now: int) -> None:
+def admit(limits: QueueLimits, load: QueueLoad, coming: int, now: int) -> None:
     """Raise Busy, with the limit, unless so many more jobs fit."""
     if limits.depth_max is not None and load.depth + coming > limits.depth_max:
         msg = f"queue {limits.queue!r} is full: its limit is {limits.depth_max:,} pending jobs"

@@ -15,7 +15,7 @@ Almost all data holds no secret; a search for a few short needles in the bytes p
 matched against the patterns, and only data with a match is walked through.
 
 The rules belong to the process, like its environment: a secret of one application in a process is redacted for all of
-them. `use` sets them once, when a store is opened; everything else here is a pure function of its arguments.
+them. `set_redactor` sets them once, when a store is opened; everything else here is a pure function of its arguments.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ FIELDS: Final = HEADERS | frozenset(
 _BEFORE: Final = r"(?<![A-Za-z0-9_-])"
 
 
-class Shape:
+class TokenPattern:
     """One kind of token: its pattern, and the needle that must occur before the pattern is tried. A pattern is compiled
     when its needle first occurs, which is rare."""
 
@@ -93,31 +93,35 @@ class Shape:
 
 
 SHAPES: Final = (
-    Shape("api-key", ("sk-",), r"sk-[A-Za-z0-9_-]{20,}"),
-    Shape("stripe-key", ("k_live_", "k_test_"), r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,}"),
-    Shape("github-token", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"gh[pousr]_[A-Za-z0-9]{20,}"),
-    Shape("github-token", ("github_pat_",), r"github_pat_[A-Za-z0-9_]{20,}"),
-    Shape("gitlab-token", ("glpat-",), r"glpat-[A-Za-z0-9_-]{20,}"),
-    Shape("slack-token", ("xox",), r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
-    Shape("aws-key", ("AKIA", "ASIA"), r"(?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Za-z])"),
-    Shape("google-key", ("AIza",), r"AIza[0-9A-Za-z_-]{35}"),
-    Shape("npm-token", ("npm_",), r"npm_[A-Za-z0-9]{36}"),
-    Shape(
+    TokenPattern("api-key", ("sk-",), r"sk-[A-Za-z0-9_-]{20,}"),
+    TokenPattern("stripe-key", ("k_live_", "k_test_"), r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+    TokenPattern("github-token", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"gh[pousr]_[A-Za-z0-9]{20,}"),
+    TokenPattern("github-token", ("github_pat_",), r"github_pat_[A-Za-z0-9_]{20,}"),
+    TokenPattern("gitlab-token", ("glpat-",), r"glpat-[A-Za-z0-9_-]{20,}"),
+    TokenPattern("slack-token", ("xox",), r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    TokenPattern("aws-key", ("AKIA", "ASIA"), r"(?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Za-z])"),
+    TokenPattern("google-key", ("AIza",), r"AIza[0-9A-Za-z_-]{35}"),
+    TokenPattern("npm-token", ("npm_",), r"npm_[A-Za-z0-9]{36}"),
+    TokenPattern(
         "hugging-face-token", ("hf_",), r"hf_(?=[a-z0-9]*[A-Z])[A-Za-z0-9]{30,}"
     ),  # an idempotency key has no capitals
-    Shape("holdfast-key", ("hf",), r"hf[a-z]{0,3}[._][A-Za-z0-9-]{2,40}[._][A-Za-z0-9_-]{32,}"),
-    Shape("jwt", (".eyJ",), r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
-    Shape(
+    TokenPattern("holdfast-key", ("hf",), r"hf[a-z]{0,3}[._][A-Za-z0-9-]{2,40}[._][A-Za-z0-9_-]{32,}"),
+    TokenPattern("jwt", (".eyJ",), r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
+    TokenPattern(
         "private-key",
         ("PRIVATE KEY-----",),
         r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|\Z)",
         whole=False,
     ),
-    Shape(
+    TokenPattern(
         "bearer", ("earer ",), r"(?<=[Bb]earer )(?=[A-Za-z._~+/-]*[0-9])[A-Za-z0-9._~+/-]{16,}=*", whole=False
     ),
-    Shape("basic", ("uthorization: ",), r"(?<=uthorization: [Bb]asic )[A-Za-z0-9+/]{8,}={0,2}", whole=False),
-    Shape("password", ("://",), r"(?<=://)[^\s/:@\"'\[\]]{0,80}:[^\s/@\"'\[\]]{3,200}(?=@)", whole=False),
+    TokenPattern(
+        "basic", ("uthorization: ",), r"(?<=uthorization: [Bb]asic )[A-Za-z0-9+/]{8,}={0,2}", whole=False
+    ),
+    TokenPattern(
+        "password", ("://",), r"(?<=://)[^\s/:@\"'\[\]]{0,80}:[^\s/@\"'\[\]]{3,200}(?=@)", whole=False
+    ),
 )
 
 
@@ -137,7 +141,7 @@ class Redactor:
         self,
         values: Mapping[str, str] | Iterable[tuple[str, str]] = (),
         *,
-        shapes: Iterable[Shape] = SHAPES,
+        shapes: Iterable[TokenPattern] = SHAPES,
         fields: frozenset[str] = frozenset(),
         headers: frozenset[str] = HEADERS,
     ) -> None:
@@ -148,8 +152,8 @@ class Redactor:
         self.shapes = tuple(shapes)
         self.fields = fields
         self.headers = headers
-        self._known = _known(self.values)
-        known = [needle for text, _, _ in self._known for needle in _in_bytes(text)]
+        self._known = _compile_secrets(self.values)
+        known = [needle for text, _, _ in self._known for needle in _encode_text(text)]
         self._always = tuple(dict.fromkeys([*known, *([b'eaders":'] if headers else [])]))
         self._needles = tuple(dict.fromkeys(known))
         self._shaped = bool(self.shapes or headers)
@@ -207,12 +211,15 @@ class Redactor:
     def _value(self, value: Any, under: str) -> Any:
         kind = type(value)
         if isinstance(value, str):
-            return self._named(value, under) if under else self._same(value)
+            return self._redact_field(value, under) if under else self._redact_text(value)
         if kind is dict:
             return self._dict(value, under)
         if kind is list or kind is tuple:
             if under == _IN_HEADERS and len(value) == 2 and isinstance(value[0], str):  # one header as a pair
-                return [self._same(value[0]), self._value(value[1], self._field(value[0], within=under))]
+                return [
+                    self._redact_text(value[0]),
+                    self._value(value[1], self._field(value[0], within=under)),
+                ]
             changed = [self._value(item, under) for item in value]
             return changed if any(map(_differ, changed, value)) else value
         return value
@@ -222,7 +229,7 @@ class Redactor:
         for key, item in value.items():
             if not isinstance(key, str):
                 return value  # not JSON; the encoder raises the error
-            name = self._same(key)
+            name = self._redact_text(key)
             while name is not key and (name in changed or name in value):
                 name += "'"  # two secrets as keys are still two keys
             changed[name] = self._value(item, self._field(key, within=under))
@@ -236,12 +243,12 @@ class Redactor:
             return name
         return _IN_HEADERS if name.endswith("headers") else ""
 
-    def _named(self, text: str, under: str) -> str:
+    def _redact_field(self, text: str, under: str) -> str:
         if under == _IN_HEADERS or not text or text.startswith("[redacted:") or "secret://" in text:
-            return self._same(text)
+            return self._redact_text(text)
         return f"[redacted:{under}]"
 
-    def _same(self, text: str) -> str:
+    def _redact_text(self, text: str) -> str:
         """The redacted text; the same object if nothing changes."""
         changed = self.text(text)
         return text if changed == text else changed
@@ -270,11 +277,11 @@ def _plain_name(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-def _known(values: Mapping[str, str]) -> list[tuple[str, re.Pattern[str], Callable[[Any], str]]]:
+def _compile_secrets(values: Mapping[str, str]) -> list[tuple[str, re.Pattern[str], Callable[[Any], str]]]:
     """Patterns for every spelling of the known secrets, the longest first, because one may be a prefix of another."""
     found: dict[str, str] = {}
     for value, name in values.items():
-        for text in _spellings(value) if is_searchable(value) else ():
+        for text in _list_spellings(value) if is_searchable(value) else ():
             found.setdefault(text, name)
     known: list[tuple[str, re.Pattern[str], Callable[[Any], str]]] = []
     for text, name in sorted(found.items(), key=lambda pair: -len(pair[0])):
@@ -289,7 +296,7 @@ def _mark(name: str, _found: Any) -> str:
     return f"[redacted:{name}]"
 
 
-def _spellings(value: str) -> set[str]:
+def _list_spellings(value: str) -> set[str]:
     """Spellings of a secret: plain, in JSON, as Python's `repr`, and in a URL. For most secrets all are equal."""
     raw = value.encode("utf-8", "surrogatepass")
     spellings = {
@@ -298,13 +305,13 @@ def _spellings(value: str) -> set[str]:
         json.dumps(value, ensure_ascii=False)[1:-1],
         json.dumps(value)[1:-1],
         repr(value)[1:-1],
-        _percent(raw),
-        _percent(raw).replace("%20", "+"),
+        _percent_encode(raw),
+        _percent_encode(raw).replace("%20", "+"),
     }
     return {spelling for spelling in spellings if len(spelling) >= VALUE_LENGTH_MIN}
 
 
-def _percent(raw: bytes) -> str:
+def _percent_encode(raw: bytes) -> str:
     """The bytes percent-encoded, as in a URL."""
     return "".join(chr(byte) if chr(byte) in _UNRESERVED else f"%{byte:02X}" for byte in raw)
 
@@ -312,7 +319,7 @@ def _percent(raw: bytes) -> str:
 _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
-def _in_bytes(text: str) -> tuple[bytes, ...]:
+def _encode_text(text: str) -> tuple[bytes, ...]:
     """The text as canonical JSON writes it, and as plain UTF-8."""
     raw = text.encode("utf-8", "surrogatepass")
     written = json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
@@ -321,11 +328,13 @@ def _in_bytes(text: str) -> tuple[bytes, ...]:
 
 def is_searchable(value: str) -> bool:
     """Whether a secret can be searched for without harm: long enough, and not part of a word that journals use."""
-    return len(value.strip()) >= VALUE_LENGTH_MIN and not any(value.strip() in word for word in own_words())
+    return len(value.strip()) >= VALUE_LENGTH_MIN and not any(
+        value.strip() in word for word in list_own_words()
+    )
 
 
 @functools.cache
-def own_words() -> frozenset[str]:
+def list_own_words() -> frozenset[str]:
     """The words that journals use themselves: event types, fields, states, classes."""
     from holdfast.model import states
     from holdfast.model.events import EVENTS
@@ -340,15 +349,15 @@ def own_words() -> frozenset[str]:
 
 
 current = Redactor()
-"""The rules of this process. Set by `use`; hot paths read it as an attribute of this module."""
+"""The rules of this process. Set by `set_redactor`; hot paths read it as an attribute of this module."""
 
 
-def here() -> Redactor:
+def get_redactor() -> Redactor:
     """The rules of this process."""
     return current
 
 
-def use(redactor: Redactor) -> Redactor:
+def set_redactor(redactor: Redactor) -> Redactor:
     """Set the rules of this process; returns the rules before."""
     global current
     before, current = current, redactor
@@ -359,7 +368,7 @@ def register(values: Mapping[str, str]) -> None:
     """Add secrets by name to the rules of this process."""
     if not values.items() <= {(name, value) for value, name in current.values.items()}:
         known = [*((name, value) for value, name in current.values.items()), *values.items()]
-        use(Redactor(known, shapes=current.shapes, fields=current.fields, headers=current.headers))
+        set_redactor(Redactor(known, shapes=current.shapes, fields=current.fields, headers=current.headers))
 
 
 def redact(text: str) -> str:

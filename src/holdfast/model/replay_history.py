@@ -25,11 +25,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from holdfast.model import events as e
-from holdfast.model.budget import Stops
+from holdfast.model.budget import BudgetStops
 from holdfast.model.python_pin import FOUND
 from holdfast.model.side_effects import DECIDED, CallStatus, Effect
 from holdfast.model.states import Status
-from holdfast.model.step_keys import NO_ARGS, call_name, scope_of, within
+from holdfast.model.step_keys import NO_ARGS, call_name, is_within, scope_of
 
 STARTED: Final = "started"
 SUCCEEDED: Final = "succeeded"
@@ -87,9 +87,9 @@ class History:
         self._parked: tuple[str, ...] = ()
         self.misfit: str | None = None
         self.born = 0
-        self.stops = Stops()
+        self.stops = BudgetStops()
         self.budgets: tuple[str, ...] = ()
-        self.request: Requested | None = None  # the last model request: most begin with the one before
+        self.request: RecordedRequest | None = None  # the last model request: most begin with the one before
         self._requests: dict[str, e.LlmRequested] = {}
 
     def find(self, step_key: str, args_digest: str) -> Recorded | None:
@@ -296,11 +296,11 @@ class History:
             case e.ApprovalRequested() | e.ApprovalDecided():
                 self._approve(seq, event)
             case e.ChildStarted() | e.ChildFinished():
-                self._bear(seq, event)
+                self._apply_child(seq, event)
             case e.CallCancelled():
                 self._cancel(seq, event)
             case e.LlmRequested() | e.LlmResponded():
-                self._converse(seq, event)
+                self._apply_model_request(seq, event)
             case e.ToolCalled():
                 self._intend(seq, event)
             case e.ToolReturned():
@@ -310,7 +310,7 @@ class History:
             case e.BudgetReached() | e.BudgetRaised() | e.JobWaiting():
                 self.stops.take(event)
             case e.ToolUncertain():
-                self._doubt(event)
+                self._mark_uncertain(event)
             case e.ToolReconciled():
                 self._decide(seq, event)
             case _:
@@ -367,7 +367,7 @@ class History:
         self.plans[event.plan_id] = False
         plan = Recorded(event.step_key, "", seq=seq, at=self.last_at, name=event.plan_id, result=event.plan)
         self.add(plan)
-        for key in [key for key in self._unclaimed if within(scope_of(event.step_key), key)]:
+        for key in [key for key in self._unclaimed if is_within(scope_of(event.step_key), key)]:
             del self._unclaimed[key]  # the planner does not run again, so its calls need no claim
 
     def _rerun(self, step_keys: tuple[str, ...]) -> None:
@@ -429,7 +429,7 @@ class History:
         approval.decision, approval.by, approval.why = event.decision, event.by, event.why
         approval.seq, approval.at = seq, self.last_at
 
-    def _bear(self, seq: int, event: e.ChildStarted | e.ChildFinished) -> None:
+    def _apply_child(self, seq: int, event: e.ChildStarted | e.ChildFinished) -> None:
         if isinstance(event, e.ChildStarted):
             self.children[event.child_job_id] = event.step_key
             self.born += 1
@@ -454,7 +454,7 @@ class History:
             waiting.result, waiting.error = event.result, event.error
             waiting.status, waiting.final = CallStatus.SUCCEEDED if done else CallStatus.FAILED, True
 
-    def _converse(self, seq: int, event: e.LlmRequested | e.LlmResponded) -> None:
+    def _apply_model_request(self, seq: int, event: e.LlmRequested | e.LlmResponded) -> None:
         if isinstance(event, e.LlmResponded):
             request = self._newest(event.step_key, event.generation)
             request.seq, request.at = seq, self.last_at
@@ -478,7 +478,7 @@ class History:
         )
         self._requests[f"{event.step_key}@{event.generation}"] = event
         begins = self.request.parts if self.request is not None and event.after == self.request.place else ()
-        self.request = Requested(f"{event.step_key}@{event.generation}", (*begins, *event.messages))
+        self.request = RecordedRequest(f"{event.step_key}@{event.generation}", (*begins, *event.messages))
 
     def _intend(self, seq: int, event: e.ToolCalled) -> None:
         newest = self._calls.get(event.step_key)
@@ -520,7 +520,7 @@ class History:
         recorded.seq, recorded.at = seq, self.last_at
         recorded.status, recorded.result, recorded.error = status, result, error
 
-    def _doubt(self, event: e.ToolUncertain) -> None:
+    def _mark_uncertain(self, event: e.ToolUncertain) -> None:
         recorded = self._newest(event.step_key, event.generation)
         recorded.status, recorded.raised = CallStatus.UNCERTAIN, event.error
 
@@ -686,7 +686,7 @@ class RecordedSignal(msgspec.Struct, frozen=True):
     body: Any
 
 
-class Requested(msgspec.Struct, frozen=True):
+class RecordedRequest(msgspec.Struct, frozen=True):
     """A request to a model: where it was made, and the digests of all its parts."""
 
     place: str

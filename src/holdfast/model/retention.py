@@ -25,7 +25,7 @@ from holdfast.model.states import TERMINAL, Status
 from holdfast.model.time import DAY
 
 
-class How(StrEnum):
+class PruneMode(StrEnum):
     ERASE = "erase"
     REMOVE = "remove"
 
@@ -34,13 +34,13 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """A retention policy. `keys_live_us`: how long receivers remember idempotency keys. `batch`: jobs per commit."""
 
     older_than_us: int
-    how: How = How.ERASE
+    how: PruneMode = PruneMode.ERASE
     keys_live_us: int = 7 * DAY
     blob_grace_us: int = 1 * DAY
     batch: int = 100
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class RetentionRow(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of a job that the rule reads. Field order is the order of the columns."""
 
     job_id: str
@@ -57,7 +57,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     children: int
     calls: int
     open_calls: int
-    pruned: How | None
+    pruned: PruneMode | None
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,10 +72,10 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     ended_at: int
     pruned_at: int
-    how: How
+    how: PruneMode
 
 
-class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+class PruneResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result for one job: how many events were erased or removed, how many bytes; or the reason why it was kept."""
 
     job_id: str
@@ -116,7 +116,7 @@ def check_policy(policy: RetentionPolicy) -> RetentionPolicy:
     return policy
 
 
-def find_reason_to_keep(job: Standing, policy: RetentionPolicy, *, now: int) -> str | None:
+def find_reason_to_keep(job: RetentionRow, policy: RetentionPolicy, *, now: int) -> str | None:
     """Why this job is kept as it is; None if it may be pruned."""
     if job.status not in TERMINAL:
         return "not over"
@@ -129,8 +129,8 @@ def find_reason_to_keep(job: Standing, policy: RetentionPolicy, *, now: int) -> 
         return "its parent is not over"
     if job.open_calls:
         return "a call of unknown outcome"
-    if policy.how is How.REMOVE and job.children:
+    if policy.how is PruneMode.REMOVE and job.children:
         return CHILDREN_KEPT
-    if policy.how is How.REMOVE and job.calls and age < policy.keys_live_us:
+    if policy.how is PruneMode.REMOVE and job.calls and age < policy.keys_live_us:
         return "receivers may remember its keys"
     return None

@@ -51,7 +51,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise InvalidSetting(f"jitter is {self.jitter}", hint=_HINT)
 
 
-def ceiling(policy: Backoff, attempt: int) -> Micros:
+def longest_delay(policy: Backoff, attempt: int) -> Micros:
     """Return the longest wait after the given attempt failed; attempts count from 1."""
     assert attempt >= 1, f"attempts count from 1: {attempt}"
     wait = float(policy.base_us)
@@ -74,7 +74,7 @@ def delay(policy: Backoff, attempt: int, fraction: float, retry_after_us: Micros
         fraction: A random number from 0 up to 1, drawn by the caller.
     """
     assert 0.0 <= fraction <= 1.0, f"fraction is a share: {fraction}"
-    longest = ceiling(policy, attempt)
+    longest = longest_delay(policy, attempt)
     wait = int(longest * (1.0 - policy.jitter) + longest * policy.jitter * fraction)
     if retry_after_us is None:
         return wait

@@ -61,26 +61,26 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int = 0
 
 
-class Decision(msgspec.Struct, frozen=True):
+class ScheduleDecision(msgspec.Struct, frozen=True):
     """The instant to start a job for, if any, and the next instant of the schedule afterwards."""
 
     fire: int | None
     next_at: int
 
 
-def decide(schedule: Schedule, now: int, after: After) -> Decision | None:
+def decide(schedule: Schedule, now: int, after: After) -> ScheduleDecision | None:
     """What to do with the schedule now; None: nothing."""
     due = schedule.next_at
     if schedule.paused or due > now:
         return None
     if now - due <= LATE_US or schedule.catch_up is CatchUp.ALL:
-        return Decision(due, after(due))
+        return ScheduleDecision(due, after(due))
     if schedule.catch_up is CatchUp.ONE:
-        return Decision(due, after(now))
-    return Decision(None, after(now - LATE_US - 1))
+        return ScheduleDecision(due, after(now))
+    return ScheduleDecision(None, after(now - LATE_US - 1))
 
 
-def job_of(schedule: Schedule, instant: int) -> JobDraft:
+def make_job(schedule: Schedule, instant: int) -> JobDraft:
     """The request for the job of this instant. Its request key makes it one job, whichever worker submits it and
     however often."""
     return JobDraft(
@@ -117,5 +117,5 @@ def check_schedule(schedule: Schedule) -> Schedule:
     check_name(schedule.cron, "cron expression")
     check_name(schedule.time_zone, "time zone")
     check_integer(schedule.next_at, "next_at")
-    check_draft(job_of(schedule, schedule.next_at))
+    check_draft(make_job(schedule, schedule.next_at))
     return schedule

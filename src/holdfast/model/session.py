@@ -105,7 +105,7 @@ class TurnCommit(msgspec.Struct, frozen=True, kw_only=True):
     attachments: tuple[str, ...] = ()
 
 
-class Committed(msgspec.Struct, frozen=True):
+class CommitResult(msgspec.Struct, frozen=True):
     """The result of a turn commit; a retry of the same turn gets the same one back, marked `replayed`."""
 
     revision: int
@@ -149,11 +149,11 @@ class SessionMeta(msgspec.Struct, frozen=True, kw_only=True):
     relation: Json = "root"
 
 
-class Vacuumed(msgspec.Struct, frozen=True):
+class VacuumResult(msgspec.Struct, frozen=True):
     removed_nodes: int
 
 
-class Collected(msgspec.Struct, frozen=True):
+class CollectionResult(msgspec.Struct, frozen=True):
     """The result of a garbage collection: blobs in use, blobs kept because of their age, blobs removed."""
 
     roots: int
@@ -185,7 +185,7 @@ def _node_meaning(node: SessionNode) -> Json:
 
 
 def _frame_meaning(frame: Frame) -> Json:
-    fields = _without(msgspec.structs.asdict(frame), "created_at")
+    fields = _drop_fields(msgspec.structs.asdict(frame), "created_at")
     fields["snapshot"] = _fingerprint(frame.snapshot)
     return fields | {name: canonical.digest_of(fields[name]).hex() for name in ("assignment", "options")}
 
@@ -194,10 +194,10 @@ def _message_meaning(body: Json) -> Json:
     """A conversation message without the ids of itself and its parts; any other body unchanged."""
     if not isinstance(body, Mapping) or not isinstance(body.get("message"), Mapping):
         return body
-    message = _without(body["message"], "id", "created_at")
+    message = _drop_fields(body["message"], "id", "created_at")
     parts = message.get("parts")
     if isinstance(parts, list | tuple):
-        message["parts"] = [_without(part, "id") if isinstance(part, Mapping) else part for part in parts]
+        message["parts"] = [_drop_fields(part, "id") if isinstance(part, Mapping) else part for part in parts]
     return {**body, "message": message}
 
 
@@ -209,7 +209,7 @@ def _checkpoint_meaning(checkpoint: SessionCheckpoint) -> Json:
     }
 
 
-def _without(fields: Mapping[str, Json], *names: str) -> dict[str, Json]:
+def _drop_fields(fields: Mapping[str, Json], *names: str) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if name not in names}
 
 
@@ -256,18 +256,18 @@ def check_commit(commit: TurnCommit) -> TurnCommit:
     for usage in commit.usage:
         for field in _COUNTED:
             check_integer(getattr(usage, field), field)
-    _check_words(commit)
+    _check_texts(commit)
     return commit
 
 
-def _check_words(commit: TurnCommit) -> None:
+def _check_texts(commit: TurnCommit) -> None:
     """Check that the texts stored beside the bodies hold no secret."""
     texts = [
         *(node.caused_by for node in commit.nodes),
         *(text for frame in commit.frames for text in (frame.status, frame.reason, frame.caused_by)),
         *(text for usage in commit.usage for text in (usage.source, usage.model)),
     ]
-    if any(text and redaction.here().holds_secret(text) for text in texts):
+    if any(text and redaction.get_redactor().holds_secret(text) for text in texts):
         msg = "a turn names a cause, a reason, a source or a model that holds a secret"
         raise InvalidPayload(msg, hint="These are stored and shown in plain text. Leave the secret out.")
 

@@ -163,16 +163,16 @@ def recover(call: CutOff) -> Recovery:
     if call.status in SETTLED:
         return Recovery.USE_RECORD
     if call.status is CallStatus.UNCERTAIN:
-        return Recovery.ASK if call.answer is None else _by_probe(call)
+        return Recovery.ASK if call.answer is None else _recover_by_probe(call)
     if call.sent_nothing:
         return Recovery.RESEND
     if call.relaunch:
-        return _by_output(call)
+        return _recover_by_output(call)
     if call.effect is Effect.READ_ONLY:
         return Recovery.RUN
     if call.effect is Effect.IDEMPOTENT and _key_is_remembered(call):
         return Recovery.RESEND
-    return _by_probe(call)
+    return _recover_by_probe(call)
 
 
 def _key_is_remembered(call: CutOff) -> bool:
@@ -185,14 +185,14 @@ def _key_is_remembered(call: CutOff) -> bool:
     return used_us - call.key_lifetime_us <= call.key_age_us <= used_us
 
 
-def _by_output(call: CutOff) -> Recovery:
+def _recover_by_output(call: CutOff) -> Recovery:
     """Recovery of a call that its author lets start again: a valid output that exists is used instead."""
     if call.has_probe and call.answer is None:
         return Recovery.PROBE
     return Recovery.ADOPT if call.answer is ProbeAnswer.HAPPENED else Recovery.RELAUNCH
 
 
-def _by_probe(call: CutOff) -> Recovery:
+def _recover_by_probe(call: CutOff) -> Recovery:
     if call.effect not in {Effect.IDEMPOTENT, Effect.VERIFIABLE} or not call.has_probe:
         return Recovery.ASK
     if not call.quiet:

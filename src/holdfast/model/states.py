@@ -165,7 +165,7 @@ short hold may cause (a cancel, a reconciled call, a signal, a due timer, a chec
 """
 
 
-def move(status: Status | None, event_type: str) -> Status | None:
+def next_status(status: Status | None, event_type: str) -> Status | None:
     """The status after `event_type`, or None when the journal may not continue with it."""
     table = MOVES.get(event_type)
     if table is not None:

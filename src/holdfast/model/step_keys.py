@@ -51,17 +51,17 @@ class StepScope:
 
     def key(self, name: str) -> str:
         """The key of the next call of this name here."""
-        name = plain(name)
+        name = plain_name(name)
         nth = self._calls[name] = self._calls.get(name, 0) + 1
         return f"{self.path}/{name}#{nth}"
 
     def inner(self, name: str, args_digest: str = "") -> StepScope:
         """The next scope of this name inside this one; for a task, the next with these arguments."""
-        name = f"{plain(name)}~{args_digest}" if args_digest else plain(name)
+        name = f"{plain_name(name)}~{args_digest}" if args_digest else plain_name(name)
         nth = self._scopes[name] = self._scopes.get(name, 0) + 1
         place = self._places[args_digest] = self._places.get(args_digest, 0) + 1
         place_hash = zlib.crc32(f"{args_digest}#{place}".encode(), self.place_hash)
-        return StepScope(_short(f"{self.path}/{name}#{nth}"), place_hash)
+        return StepScope(_shorten(f"{self.path}/{name}#{nth}"), place_hash)
 
 
 def call_name(step_key: str) -> str:
@@ -74,13 +74,13 @@ def scope_of(step_key: str) -> str:
     return step_key.rpartition("/")[0]
 
 
-def within(path: str, step_key: str) -> bool:
+def is_within(path: str, step_key: str) -> bool:
     """Whether a call was made in this scope, or in one inside it."""
     return bool(path) and step_key.startswith(f"{path}/")
 
 
 @functools.lru_cache(1024)
-def plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name as part of a key: without enclosing functions and separators, and never too long."""
     name = name.rpartition(_LOCAL)[2].translate(_ESCAPES)
     if len(name) <= 60:
@@ -88,7 +88,7 @@ def plain(name: str) -> str:
     return name[:40] + "~" + hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def _short(path: str) -> str:
+def _shorten(path: str) -> str:
     if len(path) <= _PATH_MAX:
         return path
     ordinal, _, rest = path.partition("/")

@@ -44,7 +44,7 @@ def parse_duration(value: Duration) -> Micros:
         InvalidSetting: Not a duration, negative, text finer than a microsecond, or longer than a century.
     """
     try:
-        us = _duration(value)
+        us = _to_us(value)
     except (ValueError, OverflowError, InvalidOperation):
         raise InvalidSetting(f"{value!r} is not a duration", hint=_DURATION_HINT) from None
     if not 0 <= us <= DURATION_US_MAX:
@@ -53,7 +53,7 @@ def parse_duration(value: Duration) -> Micros:
     return us
 
 
-def _duration(value: Duration) -> int:
+def _to_us(value: Duration) -> int:
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -73,14 +73,14 @@ def _parse_text(text: str) -> int:
         unit = _SPELLINGS.get(part[2], 0)
         if not 0 < unit < larger or len(part[1]) > 20:
             raise ValueError  # unknown, repeated, or out of order
-        total += _whole(Decimal(part[1]) * unit)
+        total += _to_integer(Decimal(part[1]) * unit)
         position, larger = part.end(), unit
     if position == 0 or position != len(text):
         raise ValueError
     return total
 
 
-def _whole(number: Decimal) -> int:
+def _to_integer(number: Decimal) -> int:
     if number != number.to_integral_value():
         raise ValueError
     return int(number)

@@ -64,7 +64,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     context_data: Any = None
 
 
-class WorkWhich(msgspec.Struct, frozen=True, kw_only=True):
+class WorkFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Filter for work items; None matches all. `dead`: dead letters only, or none of them."""
 
     namespace: str = DEFAULT_NAMESPACE
@@ -99,14 +99,14 @@ def draft_of(request: Work, *, namespace: str, job_id: str | None = None) -> Job
             f"a description of {len(request.description):,} characters; allowed are 1 to {DESCRIPTION_MAX:,}"
         )
         raise InvalidPayload(msg, hint="Describe the work in a few words; put large data into contextData.")
-    check_word(request.capability, "capability")
+    check_kind_part(request.capability, "capability")
     for label, name in (
         ("boundary", request.boundary),
         ("preferredAgentType", request.preferred_agent_type),
         ("requiredAgentType", request.required_agent_type),
     ):
         if name:
-            check_word(name, label)
+            check_kind_part(name, label)
     check_name(request.project_id, "projectId")
     if request.preferred_agent_type and request.required_agent_type:
         raise InvalidPayload("a type is either preferred or required", hint="Leave one of the two out.")
@@ -134,7 +134,7 @@ def draft_of(request: Work, *, namespace: str, job_id: str | None = None) -> Job
     )
 
 
-def check_word(name: str, label: str) -> str:
+def check_kind_part(name: str, label: str) -> str:
     """Check a name that becomes part of a kind."""
     check_name(name, label)
     if len(name) > NAME_MAX:

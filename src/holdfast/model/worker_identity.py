@@ -36,7 +36,7 @@ class Identity(msgspec.Struct, frozen=True):
     began: int
 
 
-class Sight(StrEnum):
+class ProcessStatus(StrEnum):
     """The result of looking up a pid, if it is not a start time."""
 
     GONE = "gone"
@@ -58,7 +58,7 @@ def identity_in(name: str) -> Identity | None:
     return Identity(found["boot"], int(found["space"]), int(found["pid"]), int(found["began"]))
 
 
-def short(name: str) -> str:
+def short_name(name: str) -> str:
     """The name for display: the label and the pid. The rest is for proofs."""
     found = _NAME.fullmatch(name)
     return name if found is None else f"{found['label']}:{found['pid']}"
@@ -69,8 +69,8 @@ def is_neighbour(worker: Identity, here: Identity) -> bool:
     return (worker.boot, worker.space) == (here.boot, here.space)
 
 
-def is_dead(worker: Identity, here: Identity, seen: int | Sight) -> bool:
+def is_dead(worker: Identity, here: Identity, seen: int | ProcessStatus) -> bool:
     """Whether the process is proven dead by the lookup of its pid: a start time, or why there is none."""
     if not is_neighbour(worker, here):
         return False
-    return seen is Sight.GONE or (not isinstance(seen, Sight) and seen != worker.began)
+    return seen is ProcessStatus.GONE or (not isinstance(seen, ProcessStatus) and seen != worker.began)

@@ -79,10 +79,10 @@ def parse_servers(url: str) -> tuple[NatsAddress, ...]:
     parts = [part.strip() for part in url.split(",") if part.strip()]
     if not 1 <= len(parts) <= SERVERS_MAX:
         raise InvalidSetting(f"{len(parts)} servers of NATS; allowed are 1 to {SERVERS_MAX}", hint=_HINT)
-    return tuple(_parse(part, nth) for nth, part in enumerate(parts, 1))
+    return tuple(_parse_server(part, nth) for nth, part in enumerate(parts, 1))
 
 
-def _parse(text: str, nth: int) -> NatsAddress:
+def _parse_server(text: str, nth: int) -> NatsAddress:
     try:
         parts = urlsplit(text if "://" in text else f"nats://{text}")
         host, port = parts.hostname, parts.port or DEFAULT_PORT

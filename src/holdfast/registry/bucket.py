@@ -52,15 +52,15 @@ class BucketState(msgspec.Struct, frozen=True, kw_only=True):
 
 def key_of(guid: str) -> str:
     """The key of an agent: its guid, encoded if it cannot be a key."""
-    return guid if _PLAIN_KEY.fullmatch(guid) else _encoded(guid)
+    return guid if _PLAIN_KEY.fullmatch(guid) else _encode_name(guid)
 
 
 def token_of(name: str) -> str:
     """A name as one token of a subject."""
-    return name if _PLAIN_TOKEN.fullmatch(name) else _encoded(name)
+    return name if _PLAIN_TOKEN.fullmatch(name) else _encode_name(name)
 
 
-def _encoded(name: str) -> str:
+def _encode_name(name: str) -> str:
     return "=" + base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
 
 
@@ -111,7 +111,7 @@ class Bucket:
             key=key,
             number=found.seq or 0,
             data=None if _is_marker(found) else found.data or b"",
-            written_at=_instant(found.time),
+            written_at=_to_instant(found.time),
         )
 
     async def put(self, key: str, data: bytes, over: int) -> int | None:
@@ -162,7 +162,7 @@ class BucketWatch:
             key=entry.key,
             number=entry.revision,
             data=None if entry.operation in {KV_DEL, KV_PURGE} else entry.value or b"",
-            written_at=_instant(entry.created),
+            written_at=_to_instant(entry.created),
         )
 
     async def stop(self) -> None:
@@ -174,7 +174,7 @@ def _is_marker(found: RawStreamMsg) -> bool:
     return headers.get(KV_OP) in {KV_DEL, KV_PURGE} or KV_MARKER_REASON in headers
 
 
-def _instant(when: datetime | None) -> int | None:
+def _to_instant(when: datetime | None) -> int | None:
     if when is None:
         return None
     when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.model.agent_registry import AgentStatus, Seen, get_last_heartbeat, read_entry, status_of
+from holdfast.model.agent_registry import AgentStatus, StoredEntry, get_last_heartbeat, read_entry, status_of
 from holdfast.model.limits import MIB
 from holdfast.registry.bucket import Revision, key_of
 
@@ -20,15 +20,15 @@ BYTES_MAX: Final = 64 * MIB
 """Bytes of all entries together; entries beyond the limit are skipped. Real ones are a few hundred bytes."""
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _CachedEntry(msgspec.Struct, frozen=True):
     revision: Revision
-    seen: Seen | None
+    seen: StoredEntry | None
 
 
-class Known:
+class BucketCache:
     def __init__(self, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, _CachedEntry] = {}
         self._ours: dict[str, Revision] = {}
         self._meanwhile: list[Revision] | None = None
         self._bytes = 0
@@ -42,7 +42,7 @@ class Known:
     def keys(self) -> int:
         return len(self._told)
 
-    def entries(self) -> list[Seen]:
+    def entries(self) -> list[StoredEntry]:
         return [cached.seen for cached in self._told.values() if cached.seen is not None]
 
     def data(self, key: str, number: int) -> bytes | None:
@@ -50,7 +50,7 @@ class Known:
         cached = self._told.get(key)
         return cached.revision.data if cached is not None and cached.revision.number == number else None
 
-    def learn(self, revision: Revision) -> Seen | None:
+    def learn(self, revision: Revision) -> StoredEntry | None:
         """Cache the revision, unless a later one is cached; returns its entry."""
         if self._meanwhile is not None:
             self._meanwhile.append(revision)
@@ -59,7 +59,7 @@ class Known:
             return before.seen if before.revision.number == revision.number else self._read(revision)
         return self._keep(revision)
 
-    def put(self, revision: Revision) -> Seen | None:
+    def put(self, revision: Revision) -> StoredEntry | None:
         """Cache a revision that this process wrote."""
         self._ours[revision.key] = revision
         return self.learn(revision)
@@ -99,7 +99,7 @@ class Known:
     def forget(self, key: str) -> None:
         self._told.pop(key, None)
 
-    def _keep(self, revision: Revision) -> Seen | None:
+    def _keep(self, revision: Revision) -> StoredEntry | None:
         before = self._told.pop(revision.key, None)
         self._bytes -= 0 if before is None else len(before.revision.data or b"")
         if revision.data is None:
@@ -112,10 +112,10 @@ class Known:
         if seen is None and revision.data is not None:
             revision = msgspec.structs.replace(revision, data=b"")  # its bytes are not needed
         self._bytes += len(revision.data or b"")
-        self._told[revision.key] = _Told(revision, seen)
+        self._told[revision.key] = _CachedEntry(revision, seen)
         return seen
 
-    def _read(self, revision: Revision) -> Seen | None:
+    def _read(self, revision: Revision) -> StoredEntry | None:
         """Decode the entry; None if it is invalid, or if its guid does not match its key."""
         if revision.data is None:
             return None
@@ -126,4 +126,4 @@ class Known:
             heard_at = get_last_heartbeat(entry, revision.written_at, self._now_us())
         except (HoldfastError, ValueError, RecursionError):
             return None
-        return Seen(entry=entry, revision=revision.number, heard_at=heard_at)
+        return StoredEntry(entry=entry, revision=revision.number, heard_at=heard_at)

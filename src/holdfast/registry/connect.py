@@ -21,12 +21,12 @@ from holdfast.store.clock import Clock
 if TYPE_CHECKING:
     from holdfast.registry.connection import NatsConnection
     from holdfast.registry.hints import Hints
-    from holdfast.registry.nats import NatsPlace
+    from holdfast.registry.nats import NatsEntries
 
 
 class NatsLink:
     def __init__(
-        self, settings: NatsSettings, connection: NatsConnection, place: NatsPlace, hints: Hints
+        self, settings: NatsSettings, connection: NatsConnection, place: NatsEntries, hints: Hints
     ) -> None:
         self.settings = settings
         self.connection = connection
@@ -56,9 +56,9 @@ def open_nats(settings: NatsSettings, clock: Clock, chance: Callable[[], float])
     try:
         from holdfast.registry.connection import NatsConnection
         from holdfast.registry.hints import Hints
-        from holdfast.registry.nats import NatsPlace
+        from holdfast.registry.nats import NatsEntries
     except ImportError as error:
         msg = "HOLDFAST_NATS_URL is set, and the library for NATS is not installed"
         raise InvalidSetting(msg, hint="pip install 'holdfast[nats]'") from error
     connection = NatsConnection(settings, clock, chance)
-    return NatsLink(settings, connection, NatsPlace(connection, clock), Hints(connection))
+    return NatsLink(settings, connection, NatsEntries(connection, clock), Hints(connection))

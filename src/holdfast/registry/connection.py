@@ -28,7 +28,7 @@ from holdfast.model.retry import Backoff, delay
 from holdfast.model.time import MILLISECOND, SECOND
 from holdfast.registry.addresses import NatsAddress, NatsSettings
 from holdfast.registry.credentials import read_credentials
-from holdfast.registry.diagnostics import Trouble, diagnose
+from holdfast.registry.diagnostics import Diagnosis, diagnose
 from holdfast.store.clock import Clock, pause
 
 ASK_S: Final = 1.5
@@ -76,7 +76,9 @@ class NatsConnection:
 
     def start(self) -> None:
         if self._dialling is None:
-            self._dialling = asyncio.get_running_loop().create_task(self._dial_on(), name="holdfast-nats")
+            self._dialling = asyncio.get_running_loop().create_task(
+                self._keep_dialling(), name="holdfast-nats"
+            )
 
     async def close(self) -> None:
         """Close the connection and stop reconnecting."""
@@ -98,7 +100,7 @@ class NatsConnection:
 
     # ── internals ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _dial_on(self) -> None:
+    async def _keep_dialling(self) -> None:
         tried = 0
         while True:
             self._at = at = self._settings.servers[tried % len(self._settings.servers)]
@@ -108,17 +110,17 @@ class NatsConnection:
             try:
                 client = await self._dial(at, gone)
             except Exception as error:  # any error: dial again
-                await self._later("", diagnose(error, at), tried)
+                await self._retry_later("", diagnose(error, at), tried)
                 continue
             tried = 0
-            await self._live(client, at, gone)
+            await self._run_attendants(client, at, gone)
 
     async def _dial(self, at: NatsAddress, gone: _Gone) -> Client:
         dialling = True
 
         async def failed(error: Exception) -> None:
             if dialling:
-                raise _Failed from error  # else the library would silently retry by itself
+                raise _DialError from error  # else the library would silently retry by itself
             log.debug("NATS at %s: %s", at, error)
             if "permissions violation" in str(error).lower():
                 log.warning("%s (%s)", diagnose(error, at).text, error)
@@ -145,7 +147,7 @@ class NatsConnection:
                     token=at.user if at.password is None else None,
                     signature_cb=None if creds is None else creds.sign,
                     user_jwt_cb=None if creds is None else lambda: bytearray(creds.jwt.encode()),
-                    tls=self._trusted(at),
+                    tls=self._load_certificates(at),
                     tls_hostname=at.host,
                 )
         except BaseException:
@@ -154,17 +156,17 @@ class NatsConnection:
         dialling = False
         return client
 
-    def _trusted(self, at: NatsAddress) -> ssl.SSLContext | None:
+    def _load_certificates(self, at: NatsAddress) -> ssl.SSLContext | None:
         """The trusted certificates; None: those of the system, if the server requires TLS."""
         ca = self._settings.ca
         return ssl.create_default_context(cafile=ca) if ca is not None or at.encrypted else None
 
-    async def _live(self, client: Client, at: NatsAddress, gone: _Gone) -> None:
+    async def _run_attendants(self, client: Client, at: NatsAddress, gone: _Gone) -> None:
         """Run the attendants until the client is gone."""
         self._troubles.clear()
         self._client = client
         log.info("connected to NATS %s at %s", client.connected_server_version, at)
-        tasks = [asyncio.create_task(self._ask_on(client, gone))]
+        tasks = [asyncio.create_task(self._keep_pinging(client, gone))]
         tasks += [
             asyncio.create_task(self._serve(name, attendant, client, gone), name=f"holdfast-nats-{name}")
             for name, attendant in self._attendants.items()
@@ -177,7 +179,7 @@ class NatsConnection:
             await _hang_up(client)
             await end_tasks(tasks)
 
-    async def _ask_on(self, client: Client, gone: _Gone) -> None:
+    async def _keep_pinging(self, client: Client, gone: _Gone) -> None:
         """Ping the server; without an answer the client is gone."""
         while not gone.done():
             await pause(BEAT_S)
@@ -201,7 +203,7 @@ class NatsConnection:
                 # The back-off restarts for one that served for a while; it grows for one that breaks at once.
                 tried = 1 if self._clock.tick_us() - begun >= SLOWLY.cap_us else tried + 1
                 log.debug("%s over NATS broke", name, exc_info=True)
-                await self._later(name, diagnose(error, self._at), tried)
+                await self._retry_later(name, diagnose(error, self._at), tried)
 
     def wait_s(self, policy: Backoff, tried: int) -> float:
         return delay(policy, tried, self._chance()) / SECOND
@@ -210,7 +212,7 @@ class NatsConnection:
         """Called by an attendant whose problem has passed."""
         self._troubles.pop(name, None)
 
-    async def _later(self, name: str, trouble: Trouble, tried: int) -> None:
+    async def _retry_later(self, name: str, trouble: Diagnosis, tried: int) -> None:
         self._troubles[name] = trouble.text
         wait_s = self.wait_s(SLOWLY if trouble.ours else SOON, tried)
         log.warning("%s; trying again in %.1f s", trouble.text, wait_s)
@@ -222,7 +224,7 @@ def _end(gone: _Gone, why: Exception) -> None:
         gone.set_result(why)
 
 
-class _Failed(Exception):
+class _DialError(Exception):
     """Dialling failed; the cause says why."""
 
 

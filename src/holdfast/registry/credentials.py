@@ -64,10 +64,10 @@ def read_credentials(path: str) -> Credentials:
     jwt, seed = _JWT.search(text), _SEED.search(text)
     if jwt is None or seed is None:
         raise InvalidSetting("the credentials file of NATS has no user JWT and seed in it", hint=_HINT)
-    return Credentials(jwt[1], _raw(seed[1]))
+    return Credentials(jwt[1], _decode_seed(seed[1]))
 
 
-def _raw(seed: str) -> bytes:
+def _decode_seed(seed: str) -> bytes:
     try:
         data = base64.b32decode(seed + "=" * (-len(seed) % 8))
     except (binascii.Error, ValueError):

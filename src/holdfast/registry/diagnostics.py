@@ -18,47 +18,49 @@ _NO_JETSTREAM: Final = (10039, 10076)
 """Error codes of a server whose JetStream is off for the account, or altogether."""
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class Diagnosis(msgspec.Struct, frozen=True):
     """A problem. `ours`: it stays until an operator changes a setting, so retries are slow."""
 
     text: str
     ours: bool = False
 
 
-def diagnose(error: BaseException, at: NatsAddress) -> Trouble:
+def diagnose(error: BaseException, at: NatsAddress) -> Diagnosis:
     """The problem behind this error."""
-    for cause in _causes(error):
-        if (known := _known(cause, at)) is not None:
+    for cause in _walk_causes(error):
+        if (known := _recognize(cause, at)) is not None:
             return known
-    deepest = [*_causes(error)][-1]
-    return Trouble(f"NATS at {at} cannot be used: {str(deepest) or type(deepest).__name__}")
+    deepest = [*_walk_causes(error)][-1]
+    return Diagnosis(f"NATS at {at} cannot be used: {str(deepest) or type(deepest).__name__}")
 
 
-def _known(error: BaseException, at: NatsAddress) -> Trouble | None:
+def _recognize(error: BaseException, at: NatsAddress) -> Diagnosis | None:
     if isinstance(error, InvalidSetting):
-        return Trouble(f"{error}: {error.hint}", ours=True)
+        return Diagnosis(f"{error}: {error.hint}", ours=True)
     error_text = str(error).lower()
     if isinstance(error, errors.AuthorizationError) or any(phrase in error_text for phrase in _REFUSED):
         where = f"{URL} or {CREDS}, or in the server"
-        return Trouble(
+        return Diagnosis(
             f"NATS at {at} refuses our credentials or what they may do: correct them in {where}", ours=True
         )
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"the certificate of NATS at {at} is not trusted ({error.verify_message}): name its CA in {CA}"
-        return Trouble(text, ours=True)
+        return Diagnosis(text, ours=True)
     if isinstance(error, errors.SecureConnWantedError):
         text = f"NATS at {at} does not ask for TLS, and {URL} says tls://: nothing was sent; turn TLS on in the server"
-        return Trouble(text, ours=True)
+        return Diagnosis(text, ours=True)
     if isinstance(error, ssl.SSLError):
-        return Trouble(f"no TLS with NATS at {at} ({error.reason or error}): check {URL} and {CA}", ours=True)
+        return Diagnosis(
+            f"no TLS with NATS at {at} ({error.reason or error}): check {URL} and {CA}", ours=True
+        )
     if is_without_jetstream(error):
-        return Trouble(f"NATS at {at} has no JetStream for us: start it with -js, or allow it", ours=True)
+        return Diagnosis(f"NATS at {at} has no JetStream for us: start it with -js, or allow it", ours=True)
     if isinstance(error, ConnectionRefusedError):
-        return Trouble(f"no NATS server listens at {at}: it is down, or {URL} names another address")
+        return Diagnosis(f"no NATS server listens at {at}: it is down, or {URL} names another address")
     if isinstance(error, TimeoutError):
-        return Trouble(f"NATS at {at} does not answer in time")
+        return Diagnosis(f"NATS at {at} does not answer in time")
     if isinstance(error, errors.UnexpectedEOF | errors.ConnectionClosedError | ConnectionResetError):
-        return Trouble(f"NATS at {at} has ended the connection")
+        return Diagnosis(f"NATS at {at} has ended the connection")
     return None
 
 
@@ -68,7 +70,7 @@ def is_without_jetstream(error: BaseException) -> bool:
     return isinstance(error, errors.NoRespondersError) and not isinstance(error, NoStreamResponseError)
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _walk_causes(error: BaseException) -> Iterator[BaseException]:
     seen: BaseException | None = error
     while seen is not None:
         yield seen

@@ -47,7 +47,7 @@ class Hints:
         subject = subject_of(capability)
         if not self._connection.connected or subject in self._saying or len(self._saying) >= UNSAID_MAX:
             return
-        task = asyncio.get_running_loop().create_task(self._say(subject))
+        task = asyncio.get_running_loop().create_task(self._publish(subject))
         self._saying[subject] = task
         task.add_done_callback(lambda _: self._saying.pop(subject, None))
 
@@ -70,7 +70,7 @@ class Hints:
     async def close(self) -> None:
         await end_tasks(list(self._saying.values()))
 
-    async def _say(self, subject: str) -> None:
+    async def _publish(self, subject: str) -> None:
         with contextlib.suppress(Unavailable, errors.Error):
             async with self._connection.asking() as client:
                 await client.publish(subject)

@@ -16,11 +16,11 @@ from typing import Final
 from nats.aio.client import Client
 from nats.js.errors import NoStreamResponseError
 
-from holdfast.model.agent_registry import FORGOTTEN_US, AgentEntry, RegistryHealth, Seen, write_entry
+from holdfast.model.agent_registry import FORGOTTEN_US, AgentEntry, RegistryHealth, StoredEntry, write_entry
 from holdfast.model.retry import Backoff
 from holdfast.model.time import MILLISECOND, SECOND
 from holdfast.registry.bucket import BUCKET, Bucket, BucketState, BucketWatch, Revision, key_of
-from holdfast.registry.bucket_cache import Known
+from holdfast.registry.bucket_cache import BucketCache
 from holdfast.registry.connection import NatsConnection
 from holdfast.store.clock import Clock, pause
 
@@ -37,14 +37,14 @@ LOSERS_MAX: Final = 1_000
 log = logging.getLogger("holdfast.nats")
 
 
-class NatsPlace:
+class NatsEntries:
     """A backend for registry entries (`registry.port.EntryStore`). Create it before the connection is started."""
 
     def __init__(self, connection: NatsConnection, clock: Clock, *, bucket: str = BUCKET) -> None:
         self._connection = connection
         self._clock = clock
         self._bucket = bucket
-        self._known = Known(clock.wall_us)
+        self._known = BucketCache(clock.wall_us)
         self._followed = False
         self._true_at = clock.wall_us()
         self._watched = 0
@@ -52,12 +52,12 @@ class NatsPlace:
         self._lost: dict[str, int] = {}
         connection.attend("registry", self._attend)
 
-    async def get(self, guid: str) -> Seen | None:
+    async def get(self, guid: str) -> StoredEntry | None:
         async with self._connection.asking() as client:
             found = await Bucket(client, self._bucket).get(key_of(guid))
         return None if found is None else self._known.learn(found)
 
-    async def put(self, entry: AgentEntry, *, over: int) -> Seen | None:
+    async def put(self, entry: AgentEntry, *, over: int) -> StoredEntry | None:
         key = key_of(entry.guid)
         async with self._connection.asking() as client:
             revision = await self._write(Bucket(client, self._bucket), key, entry, over)
@@ -75,7 +75,7 @@ class NatsPlace:
             self._known.learn(self._revision(key, number, None))
         return number is not None
 
-    async def list(self) -> Sequence[Seen]:
+    async def list(self) -> Sequence[StoredEntry]:
         return self._known.entries()
 
     @property

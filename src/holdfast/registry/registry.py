@@ -14,12 +14,12 @@ from typing import Final
 from holdfast.errors import NotFound, Unavailable
 from holdfast.model.agent_registry import (
     AgentEntry,
+    AgentFilter,
     AgentStatus,
     Change,
-    Changes,
+    EntryChanges,
     RegistryHealth,
-    Seen,
-    Which,
+    StoredEntry,
     apply_changes,
     is_forgotten,
     make_entry,
@@ -31,7 +31,7 @@ from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.registry.port import EntryStore
 
 TRIES: Final = 50
-EVERYBODY: Final = Which()
+EVERYBODY: Final = AgentFilter()
 _CURSOR: Final = "registry"
 log = logging.getLogger("holdfast.registry")
 
@@ -49,7 +49,7 @@ class Registry:
     async def close(self) -> None:
         await self._place.close()
 
-    async def register(self, entry: AgentEntry) -> Seen:
+    async def register(self, entry: AgentEntry) -> StoredEntry:
         """Register the agent with this entry. Registering again replaces the entry and keeps the first registration
         time."""
         for _ in range(TRIES):
@@ -58,13 +58,15 @@ class Registry:
             seen = await self._place.put(new, over=0 if before is None else before.revision)
             if seen is not None:
                 return seen
-        raise _contended(entry.guid)
+        raise _make_contended_error(entry.guid)
 
-    async def beat(self, guid: str, *, status: AgentStatus | None = None, tasks: int | None = None) -> Seen:
+    async def beat(
+        self, guid: str, *, status: AgentStatus | None = None, tasks: int | None = None
+    ) -> StoredEntry:
         """Record a heartbeat. An unknown agent must register first."""
         return await self._change(guid, record_heartbeat(self.now_us(), status, tasks))
 
-    async def update(self, guid: str, changes: Changes) -> Seen:
+    async def update(self, guid: str, changes: EntryChanges) -> StoredEntry:
         """Apply an update to the agent's entry."""
         return await self._change(guid, apply_changes(changes, self.now_us()))
 
@@ -76,9 +78,9 @@ class Registry:
                 return False
             if await self._place.remove(guid, over=seen.revision):
                 return True
-        raise _contended(guid)
+        raise _make_contended_error(guid)
 
-    async def get(self, guid: str) -> Seen:
+    async def get(self, guid: str) -> StoredEntry:
         """The agent's current entry; the last known one while the backend is unavailable, so that work does not wait
         for it."""
         try:
@@ -89,12 +91,16 @@ class Registry:
                 raise
             seen = known[guid]
         if seen is None or is_forgotten(seen, self.now_us()):
-            raise _unknown(guid)
+            raise _make_unknown_error(guid)
         return seen
 
     async def list(
-        self, filter_: Which = EVERYBODY, *, limit: int = ROWS_PER_PAGE_DEFAULT, cursor: str | None = None
-    ) -> Page[Seen]:
+        self,
+        filter_: AgentFilter = EVERYBODY,
+        *,
+        limit: int = ROWS_PER_PAGE_DEFAULT,
+        cursor: str | None = None,
+    ) -> Page[StoredEntry]:
         """The entries that match the filter, by handle."""
         found = select_entries(await self._place.list(), filter_, self.now_us())
         if cursor is not None:
@@ -120,25 +126,25 @@ class Registry:
                 gone += 1
         return gone
 
-    async def _change(self, guid: str, change: Change) -> Seen:
+    async def _change(self, guid: str, change: Change) -> StoredEntry:
         for _ in range(TRIES):
             seen = await self._place.get(guid)
             if seen is None:
-                raise _unknown(guid)
+                raise _make_unknown_error(guid)
             new = await self._place.put(change(seen.entry), over=seen.revision)
             if new is not None:
                 return new
-        raise _contended(guid)
+        raise _make_contended_error(guid)
 
 
-def _unknown(guid: str) -> NotFound:
+def _make_unknown_error(guid: str) -> NotFound:
     return NotFound(
         f"no agent {guid!r} is registered",
         hint="Register first: POST /api/agents/register. `holdfast agent external`",
     )
 
 
-def _contended(guid: str) -> Unavailable:
+def _make_contended_error(guid: str) -> Unavailable:
     return Unavailable(
         f"the entry of agent {guid!r} changes too often to be read consistently", hint="Try again."
     )

@@ -117,7 +117,7 @@ class App(AppRegistry):
         called; it is a worker only in `running`."""
         loop = asyncio.get_running_loop()
         if loop not in self._processes:
-            self._say_other_store()
+            self._warn_other_store()
             opening = open_process(
                 self.programs(),
                 self.store,
@@ -143,7 +143,7 @@ class App(AppRegistry):
             self._processes.pop(asyncio.get_running_loop(), None)
             await process.close()
 
-    def _say_other_store(self) -> None:
+    def _warn_other_store(self) -> None:
         """Logs a warning if the environment names another store: a worker would use that one, and this process the
         application's own."""
         env_store = os.environ.get(STORE)

@@ -16,7 +16,7 @@ def load(where: str) -> App:
     """The application in `app.py`, `package.module` or either with `:name`. Without a name it is the module's only
     App; for a module without one it is the default App, on which `hf.agent` declares agents."""
     place, _, name = where.partition(":")
-    module = _module(place)
+    module = _import_module(place)
     if name:
         app = getattr(module, name, None)
         if not isinstance(app, App):
@@ -30,9 +30,9 @@ def load(where: str) -> App:
     return next(iter(apps.values()), DEFAULT)
 
 
-def _module(place: str) -> ModuleType:
+def _import_module(place: str) -> ModuleType:
     if place.endswith(".py"):
-        return _from_file(Path(place))
+        return _import_file(Path(place))
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
@@ -46,7 +46,7 @@ def _module(place: str) -> ModuleType:
         ) from None
 
 
-def _from_file(path: Path) -> ModuleType:
+def _import_file(path: Path) -> ModuleType:
     path = path.resolve()
     if not path.is_file():
         msg = f"there is no file {path}"

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from holdfast.engine.crash_points import Point, Points, crash_points, nothing
+from holdfast.engine.crash_points import Point, Points, crash_points, ignore_point
 from holdfast.errors import InvalidSetting
 from holdfast.store.contract import Store
 from holdfast.store.interceptor import Call, InterceptedStore
@@ -29,12 +29,16 @@ _PREFIXES: Final = ("HOLDFAST_TEST_", "UA_TEST_")
 _MATCHES: Final = ("raw", "slug", "any")
 
 
-def points_of(environ: Mapping[str, str], die: Callable[[str], None] | None = None) -> Points:
+def parse_points(environ: Mapping[str, str], die: Callable[[str], None] | None = None) -> Points:
     """The crashes around effects that the environment names; nothing, if it names none."""
     end = _die if die is None else die
-    orders = [order for order in (_of_tool(environ, end), _of_any(environ, end)) if order is not None]
+    orders = [
+        order
+        for order in (_parse_tool_point(environ, end), _parse_effect_point(environ, end))
+        if order is not None
+    ]
     if not orders:
-        return nothing
+        return ignore_point
 
     def reached(point: Point, tool: str) -> None:
         for order in orders:
@@ -43,9 +47,11 @@ def points_of(environ: Mapping[str, str], die: Callable[[str], None] | None = No
     return reached
 
 
-def crashing(store: Store, environ: Mapping[str, str], die: Callable[[str], None] | None = None) -> Store:
+def add_crash_points(
+    store: Store, environ: Mapping[str, str], die: Callable[[str], None] | None = None
+) -> Store:
     """The store itself; or, if the environment names a point of the store, one that dies there."""
-    crash = _anywhere(environ, _die if die is None else die)
+    crash = _parse_point(environ, _die if die is None else die)
     if crash is None or crash.point in set(Point):
         return store
 
@@ -73,30 +79,32 @@ class _Crash:
                 self._die(f"{tool} {point}".strip())
 
 
-def _of_tool(environ: Mapping[str, str], die: Callable[[str], None]) -> Points | None:
-    tool = _named(environ, "CRASH_AFTER_TOOL")
+def _parse_tool_point(environ: Mapping[str, str], die: Callable[[str], None]) -> Points | None:
+    tool = _read_variable(environ, "CRASH_AFTER_TOOL")
     if tool is None:
         return None
-    stage = _stage(_named(environ, "CRASH_STAGE") or _named(environ, "CRASH_AFTER_STAGE"))
-    match = _named(environ, "CRASH_MATCH") or "raw"
+    stage = _parse_stage(
+        _read_variable(environ, "CRASH_STAGE") or _read_variable(environ, "CRASH_AFTER_STAGE")
+    )
+    match = _read_variable(environ, "CRASH_MATCH") or "raw"
     if match not in _MATCHES:
         msg = f"HOLDFAST_TEST_CRASH_MATCH={match!r} is not known"
         raise InvalidSetting(msg, hint=f"Use one of {', '.join(_MATCHES)}.")
 
     def reached(point: Point, name: str) -> None:
-        if point is stage and is_meant(tool, name, match):
+        if point is stage and matches_tool(tool, name, match):
             die(f"{name} {point}")
 
     return reached
 
 
-def _of_any(environ: Mapping[str, str], die: Callable[[str], None]) -> Points | None:
-    crash = _anywhere(environ, die)
+def _parse_effect_point(environ: Mapping[str, str], die: Callable[[str], None]) -> Points | None:
+    crash = _parse_point(environ, die)
     return crash.reached if crash is not None and crash.point in set(Point) else None
 
 
-def _anywhere(environ: Mapping[str, str], die: Callable[[str], None]) -> _Crash | None:
-    text = _named(environ, "CRASH_AT")
+def _parse_point(environ: Mapping[str, str], die: Callable[[str], None]) -> _Crash | None:
+    text = _read_variable(environ, "CRASH_AT")
     if text is None:
         return None
     point, sign, nth = text.partition("#")
@@ -115,7 +123,7 @@ def _anywhere(environ: Mapping[str, str], die: Callable[[str], None]) -> _Crash 
     return _Crash(point, int(nth or 1), die)
 
 
-def is_meant(ordered: str, name: str, match: str) -> bool:
+def matches_tool(ordered: str, name: str, match: str) -> bool:
     """Whether this tool is the named one. `raw` compares names, or a server's tool by its last part; `slug` ignores
     case and everything that is neither letter nor digit."""
     last_of_name, last_of_ordered = name.rpartition("__")[2], ordered.rpartition("__")[2]
@@ -128,7 +136,7 @@ def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def _stage(text: str | None) -> Point:
+def _parse_stage(text: str | None) -> Point:
     if text is None:
         return Point.AFTER_SUCCESS
     try:
@@ -138,7 +146,7 @@ def _stage(text: str | None) -> Point:
         raise InvalidSetting(msg, hint=f"Use one of {', '.join(Point)}.") from None
 
 
-def _named(environ: Mapping[str, str], name: str) -> str | None:
+def _read_variable(environ: Mapping[str, str], name: str) -> str | None:
     return next((environ[prefix + name] for prefix in _PREFIXES if environ.get(prefix + name)), None)
 
 

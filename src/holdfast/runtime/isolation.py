@@ -27,7 +27,7 @@ from typing import Final
 import msgspec
 
 from holdfast.engine.job_runner import JobRun
-from holdfast.engine.loop_sleep import rest
+from holdfast.engine.loop_sleep import sleep_on_loop
 from holdfast.engine.telemetry import Telemetry
 from holdfast.errors import Fenced, MailWaiting, NotFound, Unavailable
 from holdfast.model.append import Holder, Move, append_of
@@ -60,7 +60,7 @@ NOT_STARTED_US: Final = 10 * SECOND
 log = logging.getLogger("holdfast.isolation")
 
 
-class Handed(msgspec.Struct, frozen=True):
+class Handover(msgspec.Struct, frozen=True):
     """Handover to a child: the lease that it takes over, and the label of its name."""
 
     lease: HeldLease
@@ -148,7 +148,7 @@ class ChildProcesses:
 
     async def _start(self, run: JobRun) -> tuple[asyncio.subprocess.Process, socket.socket]:
         label = re.split("@", self._worker)[0]
-        handed = Handed(run.held, label)
+        handed = Handover(run.held, label)
         own_end, child_end = socket.socketpair()
         with child_end:
             child = await asyncio.create_subprocess_exec(
@@ -192,23 +192,23 @@ class ChildProcesses:
         """Releases what the ended child still held, or holds it as a dead letter."""
         while True:
             try:
-                await self._write_down(run, name, status)
+                await self._record_verdict(run, name, status)
                 return
             except Unavailable as error:
                 if self._draining.is_set():
                     return  # the lease expires, and nothing is proven
                 log.warning("cannot say how the process of job %s ended: %s", run.grant.job_id, error)
-                await rest(AGAIN_S)
+                await sleep_on_loop(AGAIN_S)
             except NotFound:
                 return
 
-    async def _write_down(self, run: JobRun, name: str, status: int) -> None:
+    async def _record_verdict(self, run: JobRun, name: str, status: int) -> None:
         """Writes with the child's own lease: no other process has it, and none may claim the job before. A job that
         the child no longer holds has ended, waits, or was released."""
         job_id = run.grant.job_id
         head = await self._store.jobs.head(job_id)
         if head.status is not Status.RUNNING or head.lease_owner != name:
-            self._tell_cleared(head)
+            self._log_cleared(head)
             return
         events = await self._store.journal.read(job_id)
         decoded = [
@@ -222,7 +222,7 @@ class ChildProcesses:
             is_draining=self._draining.is_set(),
             has_decision=await self._has_decision(run, head),
         )
-        event, move = rule(verdict, head, status, self._worker)
+        event, move = decide_move(verdict, head, status, self._worker)
         append = append_of(
             Holder(job_id, head.namespace, head.fence, head.lease_token, head.head),
             [event],
@@ -233,11 +233,11 @@ class ChildProcesses:
         try:
             await self._store.journal.append(append)
         except MailWaiting:  # mail has just arrived, and may restart the job
-            await self._write_down(run, name, status)
+            await self._record_verdict(run, name, status)
             return
         except Fenced:
             return  # the lease expired before this write: another worker holds the job
-        self._tell_verdict(head, verdict, status)
+        self._log_verdict(head, verdict, status)
 
     async def _has_decision(self, run: JobRun, head: JobHead) -> bool:
         """Whether a person has decided about the job since this worker claimed it. The child has read earlier mail
@@ -247,7 +247,7 @@ class ChildProcesses:
         letters = await self._store.post.read(head.job_id, after=run.grant.mail_seq)
         return any(letter.kind in {MailKind.CANCEL, MailKind.RESUME} for letter in letters)
 
-    def _tell_verdict(self, head: JobHead, verdict: SuspicionVerdict, status: int) -> None:
+    def _log_verdict(self, head: JobHead, verdict: SuspicionVerdict, status: int) -> None:
         died = f"its process {describe_exit(status)} while it ran alone"
         if verdict is SuspicionVerdict.CONVICTED:
             self._meter.record_isolation("convicted")
@@ -256,7 +256,7 @@ class ChildProcesses:
             message = "job %s (%s) is still a suspect: %s. See: holdfast job %s"
         log.warning(message, head.job_id, head.kind, died, head.job_id)
 
-    def _tell_cleared(self, head: JobHead) -> None:
+    def _log_cleared(self, head: JobHead) -> None:
         if head.takeovers and head.status is Status.PENDING:
             return  # drained: nothing is proven
         self._meter.record_isolation("cleared")
@@ -266,7 +266,7 @@ class ChildProcesses:
         )
 
 
-def rule(verdict: SuspicionVerdict, head: JobHead, status: int, parent: str) -> tuple[Event, Move]:
+def decide_move(verdict: SuspicionVerdict, head: JobHead, status: int, parent: str) -> tuple[Event, Move]:
     """The event and the move for a job whose child process died: a dead letter, one more death, or a release that
     counts as neither."""
     died = f"{DIED_ALONE}: it {describe_exit(status)}"

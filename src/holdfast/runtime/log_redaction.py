@@ -27,13 +27,13 @@ _USUAL: Final = "values,shapes,headers"
 _LOGGERS: Final = ("holdfast", "asyncio", "uvicorn")
 
 
-def guard(address: str = "", environment: Mapping[str, str] | None = None) -> None:
+def install_redaction(address: str = "", environment: Mapping[str, str] | None = None) -> None:
     """Sets the rules of this process from its environment, also for its log. May be called again."""
     environment = os.environ if environment is None else environment
-    rules = _rules(environment.get(SETTING, ""))
-    before = [(name, value) for value, name in redaction.here().values.items()]
-    values = [*find_secret_values(), *_password(address), *before]
-    redaction.use(
+    rules = _parse_rules(environment.get(SETTING, ""))
+    before = [(name, value) for value, name in redaction.get_redactor().values.items()]
+    values = [*find_secret_values(), *_find_password(address), *before]
+    redaction.set_redactor(
         redaction.Redactor(
             values if "values" in rules else (),
             shapes=redaction.SHAPES if "shapes" in rules else (),
@@ -41,11 +41,11 @@ def guard(address: str = "", environment: Mapping[str, str] | None = None) -> No
             headers=redaction.HEADERS if "headers" in rules else frozenset(),
         )
     )
-    if not isinstance(logging.getLogRecordFactory(), _Records):
-        logging.setLogRecordFactory(_Records(logging.getLogRecordFactory()))
+    if not isinstance(logging.getLogRecordFactory(), _RecordFactory):
+        logging.setLogRecordFactory(_RecordFactory(logging.getLogRecordFactory()))
 
 
-def _rules(setting: str) -> frozenset[str]:
+def _parse_rules(setting: str) -> frozenset[str]:
     names = frozenset(word.strip() for word in (setting or _USUAL).lower().split(",") if word.strip())
     if names == {"none"}:
         return frozenset()
@@ -55,7 +55,7 @@ def _rules(setting: str) -> frozenset[str]:
     return names
 
 
-def _password(address: str) -> list[tuple[str, str]]:
+def _find_password(address: str) -> list[tuple[str, str]]:
     """The password in a store's address."""
     try:
         password = urlsplit(address).password
@@ -64,7 +64,7 @@ def _password(address: str) -> list[tuple[str, str]]:
     return [("store_password", password)] if password else []
 
 
-class _Records:
+class _RecordFactory:
     """Makes log records of Holdfast, and of the libraries it runs on, without secrets: text, arguments and
     traceback."""
 
@@ -88,6 +88,6 @@ class _Records:
         return record
 
 
-def last_words(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def write_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Writes a traceback to stderr without secrets, for `sys.excepthook`: a crash could show them like any log line."""
     sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))

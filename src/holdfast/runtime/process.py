@@ -25,9 +25,9 @@ from holdfast.engine import job_results
 from holdfast.engine.audit_hook import OnUndurable
 from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.host_processes import HostProcesses
-from holdfast.engine.recovery import Rules
+from holdfast.engine.recovery import RecoveryRules
 from holdfast.engine.runner_config import Program, RunnerConfig
-from holdfast.engine.schedules import stand
+from holdfast.engine.schedules import register_schedules
 from holdfast.engine.streams import StreamWriter, watch
 from holdfast.engine.task_scopes import create_detached_task
 from holdfast.engine.telemetry import SILENT, Telemetry
@@ -42,7 +42,7 @@ from holdfast.model.schedule import Schedule
 from holdfast.model.states import MailKind, Status
 from holdfast.model.streams import AttemptSuperseded, Chunk
 from holdfast.model.worker_presence import Presence, WorkerOffer, WorkerState
-from holdfast.runtime.crash_injection import crashing, points_of
+from holdfast.runtime.crash_injection import add_crash_points, parse_points
 from holdfast.runtime.isolation import ChildProcesses
 from holdfast.runtime.lease_setup import make_lease
 from holdfast.runtime.store_opener import open_store
@@ -118,7 +118,7 @@ class Process:
             return
         self._serving = True
         self.maintenance.serve()
-        await stand(self.store, self._schedules)
+        await register_schedules(self.store, self._schedules)
         await self.maintenance.run_round()
         self._worker.serve()
         self._begin()
@@ -136,7 +136,7 @@ class Process:
 
     async def result(self, job_id: str) -> Any:
         if self._worker.is_driving(job_id):
-            return await job_results.result(self.store, job_id)
+            return await job_results.wait_for_result(self.store, job_id)
         loop = asyncio.get_running_loop()
         checks: list[asyncio.Task[None]] = []
         timer = loop.call_later(
@@ -146,7 +146,7 @@ class Process:
             ),
         )
         try:
-            return await job_results.result(self.store, job_id)
+            return await job_results.wait_for_result(self.store, job_id)
         finally:
             timer.cancel()
             for check in checks:
@@ -199,12 +199,12 @@ class Process:
             cursor = page.next
 
     async def cancel(self, job_id: str, why: str) -> None:
-        await self._tell(job_id, MailKind.CANCEL, name=redact(why))
+        await self._send_mail(job_id, MailKind.CANCEL, name=redact(why))
 
     async def signal(self, job_id: str, name: str, body: Any) -> None:
-        await self._tell(job_id, MailKind.SIGNAL, name=name, body=body)
+        await self._send_mail(job_id, MailKind.SIGNAL, name=name, body=body)
 
-    async def _tell(self, job_id: str, kind: MailKind, name: str, body: Any = None) -> None:
+    async def _send_mail(self, job_id: str, kind: MailKind, name: str, body: Any = None) -> None:
         await self.store.post.send(
             MailDraft(
                 job_id=job_id,
@@ -247,7 +247,7 @@ class Process:
         await self.store.close()
 
 
-class Foreground(Process):
+class ForegroundProcess(Process):
     """A process that runs every job whose result is awaited, for commands that run a job in the foreground."""
 
     async def result(self, job_id: str) -> Any:
@@ -280,18 +280,18 @@ async def open_process(
     code blocks its event loop for too long; an application that runs jobs in its own process releases them instead.
     `on_undurable`: what happens when job code does something to the outside world without a tool."""
     offer = WorkerOffer(kinds=tuple(sorted(programs)), concurrency=concurrency) if offer is None else offer
-    points_of(os.environ)  # an invalid crash point is rejected before a store is opened
+    parse_points(os.environ)  # an invalid crash point is rejected before a store is opened
     meter = add_spans(os.environ, meter)
-    store = crashing(await open_store(address), os.environ)
+    store = add_crash_points(await open_store(address), os.environ)
     ids, clock = RandomIds(), store.clock
     neighbours = Neighbours(HostProcesses(clock.boot()))
     own_name = name or neighbours.my_name(socket.gethostname())
     scribe = StreamWriter(store.streams)
     how = RunOptions(strict=strict, on_undurable=on_undurable, isolates=isolated_command is not None)
-    config = make_desk(store, programs, address, neighbours, scribe, meter, how)
+    config = make_runner_config(store, programs, address, neighbours, scribe, meter, how)
     isolation = isolated_command and ChildProcesses(store, clock, address, isolated_command, own_name, meter)
-    rules = Rules(failed_attempts_max=ATTEMPTS_MAX, by=f"sweep of {own_name}")
-    heartbeat = _herald(store, clock, neighbours, own_name, offer)
+    rules = RecoveryRules(failed_attempts_max=ATTEMPTS_MAX, by=f"sweep of {own_name}")
+    heartbeat = _make_heartbeat(store, clock, neighbours, own_name, offer)
     lease = make_lease(own_name, address, store, neighbours, meter, ends_when_blocked=ends_when_blocked)
     maintenance = Maintenance(
         *(store, clock, neighbours, rules, random.random, meter, heartbeat),
@@ -333,7 +333,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     isolates: bool = False
 
 
-def make_desk(
+def make_runner_config(
     store: Store,
     programs: Mapping[str, Program],
     address: str,
@@ -351,16 +351,16 @@ def make_desk(
         strict=how.strict,
         isolates=how.isolates,
         chance=random.random,
-        points=points_of(os.environ),
+        points=parse_points(os.environ),
         gone=neighbours.is_dead,
-        inspect=_inspector(Path.cwd(), _own_file(address)),
+        inspect=_make_inspector(Path.cwd(), _find_store_file(address)),
         scribe=scribe,
         meter=meter,
         io_monitor=_make_io_monitor(how.on_undurable),
     )
 
 
-def _herald(
+def _make_heartbeat(
     store: Store, clock: Clock, neighbours: Neighbours, worker: str, offer: WorkerOffer
 ) -> WorkerHeartbeat:
     """The heartbeat of this process, which lists it once it serves."""
@@ -374,14 +374,14 @@ def _herald(
     return WorkerHeartbeat(store, clock, presence, neighbours.is_dead)
 
 
-def _inspector(base_path: Path, own_file: Path | None) -> Inspector:
+def _make_inspector(base_path: Path, own_file: Path | None) -> Inspector:
     """Checks evidence; imported when there is some."""
 
     async def inspect(pack: EvidenceSet) -> Sequence[Result]:
-        from holdfast.engine.evidence import Looker
+        from holdfast.engine.evidence import EvidenceChecker
 
-        looker = Looker(base_path, own_file=own_file)
-        return await in_thread(lambda: looker.look_at_all(pack))
+        checker = EvidenceChecker(base_path, own_file=own_file)
+        return await in_thread(lambda: checker.check_all(pack))
 
     return inspect
 
@@ -395,7 +395,7 @@ def _make_io_monitor(on_undurable: OnUndurable) -> IoMonitor | None:
     return make_io_monitor(on_undurable)
 
 
-def _own_file(address: str) -> Path | None:
+def _find_store_file(address: str) -> Path | None:
     """The store's file, if it is SQLite: only our own library opens it."""
     place = parse(address)
     return place.path if place.kind == "sqlite" else None

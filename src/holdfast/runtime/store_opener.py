@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import InvalidSetting
 from holdfast.model.ids import IdSource, RandomIds
-from holdfast.runtime.log_redaction import guard
+from holdfast.runtime.log_redaction import install_redaction
 from holdfast.store import address
 from holdfast.store.clock import Clock, SystemClock
 from holdfast.store.contract import Store
@@ -28,8 +28,8 @@ async def open_store(
 ) -> Store:
     """Opens the store at this address, after the redaction rules are set. Imports only the driver of this database,
     and encryption only where there are keys."""
-    guard(where)
-    place, codec = address.parse(where), _codec()
+    install_redaction(where)
+    place, codec = address.parse(where), _load_codec()
     ids = RandomIds() if ids is None else ids
     if place.kind == "memory":
         from holdfast.store.memory.store import MemoryStore
@@ -53,7 +53,7 @@ async def open_store(
     return await open_postgres(place.where, clock=clock, ids=ids, migrating=migrating, codec=codec)
 
 
-def _codec() -> Codec | None:
+def _load_codec() -> Codec | None:
     """The codec that encrypts payloads, if HOLDFAST_PAYLOAD_KEYS names keys."""
     where = os.environ.get(PAYLOAD_KEYS, "")
     if not where:

@@ -28,7 +28,7 @@ LIVED_S: Final = 30.0
 """A part that lived for this long did not die of the same cause as the one before."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class SupervisedProcess(msgspec.Struct, frozen=True):
     """One process of the whole. `shared` are open files that it inherits."""
 
     name: str
@@ -39,7 +39,9 @@ class Part(msgspec.Struct, frozen=True):
 class Supervisor:
     """Call `run` once. `tell` gets a sentence about every process that starts, dies or is replaced."""
 
-    def __init__(self, parts: Sequence[Part], tell: Callable[[str], None], up: Callable[[], None]) -> None:
+    def __init__(
+        self, parts: Sequence[SupervisedProcess], tell: Callable[[str], None], up: Callable[[], None]
+    ) -> None:
         self._parts = parts
         self._tell = tell
         self._up = up
@@ -49,7 +51,7 @@ class Supervisor:
 
     async def run(self) -> int:
         """Runs until all parts have ended. Returns 0 if they were stopped."""
-        tasks = [asyncio.create_task(self._keep(part), name=part.name) for part in self._parts]
+        tasks = [asyncio.create_task(self._keep_running(part), name=part.name) for part in self._parts]
         return max([await task for task in tasks])
 
     def stop(self) -> None:
@@ -59,12 +61,12 @@ class Supervisor:
             if process.returncode is None:
                 process.terminate()
 
-    async def _keep(self, part: Part) -> int:
+    async def _keep_running(self, part: SupervisedProcess) -> int:
         """Keeps the part alive until all stop. Returns its exit status, if it never started; else 0."""
         loop, deaths = asyncio.get_running_loop(), 0
         while True:
             began = loop.time()
-            process, got_up = await self._live(part)
+            process, got_up = await self._run_once(part)
             if self._stopping.is_set():
                 return 0
             if not got_up and part.name in self._waiting_for:
@@ -72,18 +74,20 @@ class Supervisor:
                 return abs(process.returncode or 1)
             deaths = 1 if loop.time() - began > LIVED_S else deaths + 1
             wait_s = AGAIN_S[min(deaths, len(AGAIN_S)) - 1]
-            self._tell(f"{part.name} {process.pid} {_how(process.returncode)}; {_next(wait_s)}")
-            if await self._told_to_stop(wait_s):
+            self._tell(
+                f"{part.name} {process.pid} {_describe_exit(process.returncode)}; {_describe_restart(wait_s)}"
+            )
+            if await self._wait_for_stop(wait_s):
                 return 0
 
-    async def _told_to_stop(self, within_s: float) -> bool:
+    async def _wait_for_stop(self, within_s: float) -> bool:
         try:
             await asyncio.wait_for(self._stopping.wait(), within_s)
         except TimeoutError:
             return False
         return True
 
-    async def _live(self, part: Part) -> tuple[asyncio.subprocess.Process, bool]:
+    async def _run_once(self, part: SupervisedProcess) -> tuple[asyncio.subprocess.Process, bool]:
         """Runs the part once. Returns its process, and whether it reported that it was ready."""
         own_end, child_end = socket.socketpair()
         with child_end:
@@ -105,7 +109,7 @@ class Supervisor:
         return process, got_up
 
     async def _listen(
-        self, part: Part, process: asyncio.subprocess.Process, reader: asyncio.StreamReader
+        self, part: SupervisedProcess, process: asyncio.subprocess.Process, reader: asyncio.StreamReader
     ) -> bool:
         """Reads until the connection is cut by the end of the process. Returns whether it reported that it
         was ready."""
@@ -113,7 +117,7 @@ class Supervisor:
         if not message:
             return False
         self._tell(f"{part.name} {process.pid} is up{': ' if message.strip() else ''}{message.strip()}")
-        self._has_got_up(part)
+        self._mark_up(part)
         while True:
             try:
                 async with asyncio.timeout(SILENCE_S):
@@ -123,18 +127,18 @@ class Supervisor:
                 self._tell(f"{part.name} {process.pid} sent no sign of life for {SILENCE_S:.0f} s: killed")
                 process.kill()
 
-    def _has_got_up(self, part: Part) -> None:
+    def _mark_up(self, part: SupervisedProcess) -> None:
         if part.name in self._waiting_for:
             self._waiting_for.discard(part.name)
             if not self._waiting_for:
                 self._up()
 
 
-def _how(status: int | None) -> str:
+def _describe_exit(status: int | None) -> str:
     if status is None or status >= 0:
         return f"ended with status {status}"
     return f"was killed by {signal.Signals(-status).name}"
 
 
-def _next(wait_s: float) -> str:
+def _describe_restart(wait_s: float) -> str:
     return f"another one takes its place{f' in {wait_s:g} s' if wait_s else ''}"

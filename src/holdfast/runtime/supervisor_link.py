@@ -42,7 +42,7 @@ def follow_parent(number: signal.Signals = signal.SIGCONT) -> None:
         os._exit(1)  # the parent died before this call
 
 
-def ready(message: str = "") -> bool:
+def report_ready(message: str = "") -> bool:
     """Tells the supervisor that this process is ready, and beats until its end; False if there is no supervisor."""
     descriptor = os.environ.pop(VARIABLE, "")  # processes that this one starts have no link
     if descriptor:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.engine.durable_call import Owner
 from holdfast.engine.recovery import SweepStats
-from holdfast.engine.telemetry import SILENT, Telemetry, Timed
+from holdfast.engine.telemetry import SILENT, Telemetry, TimedOperation
 from holdfast.errors import HoldfastError, InvalidSetting
 from holdfast.model.append import Append
 from holdfast.model.lease import Grant
@@ -53,11 +53,11 @@ def add_spans(environ: Mapping[str, str], meter: Telemetry) -> Telemetry:
     """The meter, with spans beside it if the environment enables them."""
     if not is_wanted(environ):
         return meter
-    spans = Spans(_provider(environ))
-    return spans if meter is SILENT else Both(meter, spans)
+    spans = Spans(_find_provider(environ))
+    return spans if meter is SILENT else CombinedTelemetry(meter, spans)
 
 
-def _provider(environ: Mapping[str, str]) -> TracerProvider:
+def _find_provider(environ: Mapping[str, str]) -> TracerProvider:
     """The application's own provider, if it has set one up; else one that exports to where the environment says."""
     try:
         from opentelemetry import trace
@@ -95,7 +95,7 @@ class Spans(Telemetry):
         self._tracer: Tracer = provider.get_tracer(SCOPE, version("holdfast"))
         self._ids = JobIds.of(self._tracer)
 
-    def attempt(self, grant: Grant) -> Timed:
+    def attempt(self, grant: Grant) -> TimedOperation:
         from opentelemetry.context import Context
         from opentelemetry.trace import Link, SpanContext, TraceFlags
 
@@ -120,9 +120,9 @@ class Spans(Telemetry):
             span = self._tracer.start_span(
                 f"invoke_agent {grant.kind}", context=Context(), links=links, attributes=attributes
             )
-        return _Drawn(span, current=True)
+        return _SpanOperation(span, current=True)
 
-    def call(self, owner: Owner, name: str, effect: str, step_key: str) -> Timed:
+    def call(self, owner: Owner, name: str, effect: str, step_key: str) -> TimedOperation:
         span = self._tracer.start_span(
             f"execute_tool {name}",
             attributes={
@@ -134,9 +134,9 @@ class Spans(Telemetry):
                 "holdfast.effect": str(effect),
             },
         )
-        return _Drawn(span, current=True)
+        return _SpanOperation(span, current=True)
 
-    def model(self, owner: Owner, model: str, step_key: str) -> Timed:
+    def model(self, owner: Owner, model: str, step_key: str) -> TimedOperation:
         from opentelemetry.trace import SpanKind
 
         attributes: dict[str, Any] = {
@@ -147,10 +147,10 @@ class Spans(Telemetry):
             "holdfast.step.key": step_key,
         }
         span = self._tracer.start_span(f"chat {model}", kind=SpanKind.CLIENT, attributes=attributes)
-        return _Drawn(span, current=False)
+        return _SpanOperation(span, current=False)
 
 
-class _Drawn(Timed):
+class _SpanOperation(TimedOperation):
     """A span in progress; a `current` one is the parent of spans that begin inside it."""
 
     __slots__ = ("_span", "_token")
@@ -194,24 +194,26 @@ def _kind_of(detail: Any) -> str | None:
     return None
 
 
-class Both(Telemetry):
+class CombinedTelemetry(Telemetry):
     """Telemetry that reports to two others."""
 
     def __init__(self, first: Telemetry, second: Telemetry) -> None:
         self._first, self._second = first, second
 
-    def commit(self, appends: Sequence[Append]) -> Timed:
-        return _Pair(self._first.commit(appends), self._second.commit(appends))
+    def commit(self, appends: Sequence[Append]) -> TimedOperation:
+        return _CombinedOperation(self._first.commit(appends), self._second.commit(appends))
 
-    def attempt(self, grant: Grant) -> Timed:
-        return _Pair(self._first.attempt(grant), self._second.attempt(grant))
+    def attempt(self, grant: Grant) -> TimedOperation:
+        return _CombinedOperation(self._first.attempt(grant), self._second.attempt(grant))
 
-    def call(self, owner: Owner, name: str, effect: str, step_key: str) -> Timed:
+    def call(self, owner: Owner, name: str, effect: str, step_key: str) -> TimedOperation:
         arguments = (owner, name, effect, step_key)
-        return _Pair(self._first.call(*arguments), self._second.call(*arguments))
+        return _CombinedOperation(self._first.call(*arguments), self._second.call(*arguments))
 
-    def model(self, owner: Owner, model: str, step_key: str) -> Timed:
-        return _Pair(self._first.model(owner, model, step_key), self._second.model(owner, model, step_key))
+    def model(self, owner: Owner, model: str, step_key: str) -> TimedOperation:
+        return _CombinedOperation(
+            self._first.model(owner, model, step_key), self._second.model(owner, model, step_key)
+        )
 
     def record_claims(self, grants: Sequence[Grant]) -> None:
         self._first.record_claims(grants)
@@ -246,10 +248,10 @@ class Both(Telemetry):
         self._second.record_sweep(stats)
 
 
-class _Pair(Timed):
+class _CombinedOperation(TimedOperation):
     __slots__ = ("_first", "_second")
 
-    def __init__(self, first: Timed, second: Timed) -> None:
+    def __init__(self, first: TimedOperation, second: TimedOperation) -> None:
         self._first, self._second = first, second
 
     def over(self, how: str, detail: Any = None) -> None:

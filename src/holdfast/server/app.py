@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.client.keys import new_token
 from holdfast.engine.host_processes import HostProcesses
-from holdfast.engine.log_context import about
-from holdfast.engine.recovery import Rules
+from holdfast.engine.log_context import add_context
+from holdfast.engine.recovery import RecoveryRules
 from holdfast.engine.streams import StreamWriter
 from holdfast.errors import Busy, HoldfastError, Unavailable
 from holdfast.model.access import AccessScope as Needs
@@ -135,7 +135,7 @@ class Service:
         external agents are short, and no worker claims the work that they held."""
         store, neighbours = state.store, Neighbours(HostProcesses(state.store.clock.boot()))
         maintenance = Maintenance(
-            *(store, store.clock, neighbours, Rules(by="the server"), random.random, self._metrics),
+            *(store, store.clock, neighbours, RecoveryRules(by="the server"), random.random, self._metrics),
             registry=state.registry,
             sweep_every_us=EVERY_ROUND,
             fires_schedules=False,
@@ -175,7 +175,7 @@ class Service:
                 _sign(MutableHeaders(scope=message), req_id)
             await send(message)
 
-        with about(request_id=req_id):
+        with add_context(request_id=req_id):
             try:
                 answer = await self._answer(scope, headers, receive, req_id)
                 await answer(scope, receive, signed)

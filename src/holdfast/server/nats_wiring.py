@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from holdfast.errors import HoldfastError
 from holdfast.model.ids import IdSource
 from holdfast.model.states import Status
-from holdfast.model.work import WorkWhich, agent_in
+from holdfast.model.work import WorkFilter, agent_in
 from holdfast.registry.addresses import NatsSettings
 from holdfast.registry.connect import NatsLink, open_nats
 from holdfast.server.settings import Settings
@@ -68,7 +68,7 @@ async def report_held_work(store: Store, maintenance: Maintenance) -> None:
         swept = await maintenance.sweep()
         running = 0
         for record in await store.namespaces.list():
-            work_filter = WorkWhich(namespace=record.namespace, status=Status.RUNNING)
+            work_filter = WorkFilter(namespace=record.namespace, status=Status.RUNNING)
             running += len((await store.work.list(work_filter, limit=LISTED_MAX)).items)
     except HoldfastError as error:
         _log.warning("NATS is back; work in progress could not be checked: %s", error)

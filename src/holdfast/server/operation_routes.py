@@ -32,7 +32,7 @@ from holdfast.api import (
 from holdfast.api.job_records import Accepted, Posted
 from holdfast.api.operation import Created, Operation
 from holdfast.api.requests import EmptyRequest
-from holdfast.model.jobs import Submitted
+from holdfast.model.jobs import SubmittedJob
 from holdfast.server import etags
 from holdfast.server.endpoints import Endpoint, Handle
 from holdfast.server.idempotency import REPLAYED
@@ -129,7 +129,7 @@ def _to_response(operation: Operation[Any, Any], outcome: Any, headers: dict[str
     value, status, is_repeated = outcome, operation.statuses[0], False
     if isinstance(outcome, Created):
         value, status, is_repeated = outcome.value, 201 if outcome.is_new else 200, not outcome.is_new
-    elif isinstance(outcome, Submitted):
+    elif isinstance(outcome, SubmittedJob):
         status, is_repeated = 201 if outcome.created else 200, not outcome.created
     elif isinstance(outcome, Accepted):
         status, is_repeated = 200 if outcome.at_once else 202, outcome.repeated

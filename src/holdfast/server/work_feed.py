@@ -39,7 +39,7 @@ from holdfast.model.events import (
     ProgressReported,
 )
 from holdfast.model.hash_chain import SealedEvent
-from holdfast.model.work import QUEUE, WorkWhich
+from holdfast.model.work import QUEUE, WorkFilter
 from holdfast.server.responses import encode_json
 
 LOOK_S: Final = 1.0
@@ -78,7 +78,7 @@ async def feed(api: ApiContext, after: int | None) -> AsyncGenerator[bytes, None
     agents: dict[str, AgentEntryView] | None = None
     news = after is not None
     while True:
-        rows = (await store.work.list(WorkWhich(namespace=api.namespace), limit=NEWEST)).items
+        rows = (await store.work.list(WorkFilter(namespace=api.namespace), limit=NEWEST)).items
         changed = [row.head for row in reversed(rows) if seen_seqs.get(row.head.job_id) != row.head.head_seq]
         for head in changed:
             if news:

@@ -19,10 +19,10 @@ from typing import Any
 
 from holdfast.agents.threads import in_thread
 from holdfast.engine.audit_hook import make_io_monitor
-from holdfast.engine.evidence import Looker
+from holdfast.engine.evidence import EvidenceChecker
 from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.host_processes import HostProcesses
-from holdfast.engine.recovery import Rules
+from holdfast.engine.recovery import RecoveryRules
 from holdfast.engine.runner_config import RunnerConfig
 from holdfast.engine.streams import StreamWriter
 from holdfast.model.ids import RandomIds
@@ -122,7 +122,7 @@ async def _open_environment(app: App, address: str, clock: TimeSkippingClock) ->
     store = InterceptedStore(opened, led)
     store.wakeups, store.jobs = opened.wakeups, opened.jobs  # reading them changes nothing
     neighbours = Neighbours(HostProcesses(clock.boot()))
-    looker = Looker(Path.cwd())
+    checker = EvidenceChecker(Path.cwd())
     queues = tuple(sorted({agent.queue for agent in app.agents.values()}))
     name = neighbours.my_name("rehearsal")
     stream_writer, ids = StreamWriter(store.streams), RandomIds()
@@ -133,10 +133,10 @@ async def _open_environment(app: App, address: str, clock: TimeSkippingClock) ->
         app.programs(),
         strict=app.strict,
         gone=neighbours.is_dead,
-        inspect=lambda pack: in_thread(lambda: looker.look_at_all(pack)),
+        inspect=lambda pack: in_thread(lambda: checker.check_all(pack)),
         scribe=stream_writer,
         io_monitor=make_io_monitor(app.choose_on_undurable("warn")),
     )
     worker = Worker(config, name, lambda: ids.new("claim"), queues=queues, concurrency=app.concurrency)
-    maintenance = Maintenance(store, clock, neighbours, Rules(by=name), random.random)
+    maintenance = Maintenance(store, clock, neighbours, RecoveryRules(by=name), random.random)
     return AppEnvironment(store, worker, stream_writer, maintenance, clock=clock, moved=moved, queues=queues)

@@ -23,11 +23,11 @@ import msgspec
 
 from holdfast.agents.app_registry import AppRegistry
 from holdfast.agents.job_handle import Job
-from holdfast.engine.replay_check import Difference, Replayed, ReplayedStep, replay_journal
+from holdfast.engine.replay_check import Difference, ReplayedStep, ReplayResult, replay_journal
 from holdfast.errors import Broken, InvalidMove, InvalidPayload, InvalidSetting, NotFound
 from holdfast.model import canonical
 from holdfast.model.events import JobCreated
-from holdfast.model.hash_chain import SealedEvent, first_break, unseal
+from holdfast.model.hash_chain import SealedEvent, find_break, unseal
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.states import TERMINAL
 from holdfast.store.clock import SystemClock
@@ -120,14 +120,14 @@ def load_cassette(path: str | Path) -> Cassette:
     if cassette.format != FORMAT:
         msg = f"{path} is {cassette.format!r}, and this Holdfast reads {FORMAT!r}"
         raise InvalidPayload(msg, hint="Record it again.")
-    broken = first_break(cassette.job_id, cassette.journal)
+    broken = find_break(cassette.job_id, cassette.journal)
     if broken is not None:
         msg = f"{path} was changed: event {broken} is not the one that was recorded"
         raise Broken(msg, hint="Take the file as it was, or record it again.")
     return cassette
 
 
-async def replay_cassette(app: AppRegistry, path: str | Path) -> Replayed:
+async def replay_cassette(app: AppRegistry, path: str | Path) -> ReplayResult:
     """Replay the recorded job with the current code, to the same result; or raise Drifted with the first difference."""
     cassette = load_cassette(path)
     program = app.programs().get(cassette.agent)
@@ -146,7 +146,7 @@ async def replay_cassette(app: AppRegistry, path: str | Path) -> Replayed:
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _format_drift(cassette: Cassette, path: str | Path, replayed: Replayed) -> str:
+def _format_drift(cassette: Cassette, path: str | Path, replayed: ReplayResult) -> str:
     difference = replayed.difference
     assert difference is not None
     why, steps = difference.why, [("recorded", difference.recorded), ("now", difference.attempted)]

@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Final
 
-from holdfast.engine.loop_sleep import rest
+from holdfast.engine.loop_sleep import sleep_on_loop
 from holdfast.testing.virtual_loop import Deadlock, SimLoop, SocketlessSelector, VirtualSelector
 
 _PROCESS: Final[contextvars.ContextVar[SimulatedProcess | None]] = contextvars.ContextVar(
@@ -99,7 +99,7 @@ class SimulatedProcess:
         if self.dead:
             await self.loop.create_future()
         if self.thaws_at is not None:
-            await rest(0.0)  # held back until it thaws
+            await sleep_on_loop(0.0)  # held back until it thaws
 
 
 class _Handle(asyncio.Handle):

@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.engine.job_runner import JobRun
 from holdfast.engine.runner_config import RunnerConfig
-from holdfast.engine.telemetry import NOTHING, Telemetry, Timed
+from holdfast.engine.telemetry import NOTHING, Telemetry, TimedOperation
 from holdfast.errors import Unavailable
 from holdfast.model.append import Append
 from holdfast.model.crash_suspects import CLEARED, is_suspect
@@ -34,13 +34,13 @@ class ProgressMeter(Telemetry):
     def subscribe(self, callback: Callable[[], None]) -> None:
         self.notify = callback
 
-    def commit(self, appends: Sequence[Append]) -> Timed:
+    def commit(self, appends: Sequence[Append]) -> TimedOperation:
         if not any(append.progress for append in appends):
             return NOTHING
         return _Commit(self)
 
 
-class _Commit(Timed):
+class _Commit(TimedOperation):
     __slots__ = ("_meter",)
 
     def __init__(self, meter: ProgressMeter) -> None:
@@ -51,7 +51,7 @@ class _Commit(Timed):
             self._meter.notify()
 
 
-class LoneWorker(Worker):
+class IsolatedWorker(Worker):
     """Worker of one job, which another worker hands over. Ends by itself."""
 
     def __init__(
@@ -86,8 +86,8 @@ class LoneWorker(Worker):
             self.drain()
         return False
 
-    def _over(self, task: asyncio.Task[None]) -> None:
-        super()._over(task)
+    def _discard_task(self, task: asyncio.Task[None]) -> None:
+        super()._discard_task(task)
         self.drain()
 
     def _note_failure(self, run: JobRun, error: Exception) -> None:

@@ -19,8 +19,15 @@ import msgspec
 
 from holdfast.engine.external_work import ExternalWork
 from holdfast.engine.host_processes import Processes
-from holdfast.engine.loop_sleep import rest
-from holdfast.engine.recovery import LastSweep, Rules, SweepResult, prove_dead, remember, sweep_jobs
+from holdfast.engine.loop_sleep import sleep_on_loop
+from holdfast.engine.recovery import (
+    LastSweep,
+    RecoveryRules,
+    SweepResult,
+    prove_dead,
+    remember_sweep,
+    sweep_jobs,
+)
 from holdfast.engine.schedules import ScheduleRewind, fire_due
 from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import HoldfastError
@@ -74,7 +81,7 @@ class Neighbours:
             and is_dead(identity, here, self._processes.look_up(identity.pid))
         )
 
-    async def bury(self, store: Store) -> None:
+    async def expire_dead(self, store: Store) -> None:
         """Expires the leases of dead processes; their jobs are claimable."""
         for name in await prove_dead(store, self._processes):
             log.info("worker %s is dead: its jobs are released", name)
@@ -89,7 +96,7 @@ class Maintenance:
         store: Store,
         clock: Clock,
         neighbours: Neighbours,
-        rules: Rules,
+        rules: RecoveryRules,
         chance: Callable[[], float],
         meter: Telemetry = SILENT,
         heartbeat: WorkerHeartbeat | None = None,
@@ -126,7 +133,7 @@ class Maintenance:
             # Workers alone fire schedules: without a worker, jobs that no process has code for would pile up.
             Duty("schedules", self._fire_schedules) if fires_schedules else None,
             Duty("unclaimed work", self._end_unclaimed, serving=False),
-            Duty("preferred work", self._look_for_unwanted, serving=False) if capabilities else None,
+            Duty("preferred work", self._warn_about_unclaimed, serving=False) if capabilities else None,
             Duty("sweep", self.sweep, sweep_every_us),
             Duty("registry", self.forget_agents, EXPIRY_EVERY_US),
             Duty("response cache", store.cache.drop_expired, EXPIRY_EVERY_US),
@@ -137,7 +144,7 @@ class Maintenance:
     async def run(self) -> None:
         """Runs a round every few seconds, until the task is cancelled."""
         while True:
-            await rest(ROUND_S)
+            await sleep_on_loop(ROUND_S)
             await self.run_round()
 
     def serve(self) -> None:
@@ -162,7 +169,7 @@ class Maintenance:
             log.warning("maintenance round failed: %s", "; ".join(failed))
 
     async def _expire_dead(self) -> None:
-        await self._neighbours.bury(self._store)
+        await self._neighbours.expire_dead(self._store)
 
     async def _fire_schedules(self) -> None:
         await self._rewind.go()
@@ -173,16 +180,16 @@ class Maintenance:
         if ended:
             log.info("work that was not begun in time, or that was cancelled meanwhile: %d", ended)
 
-    async def _look_for_unwanted(self) -> None:
+    async def _warn_about_unclaimed(self) -> None:
         self.unwanted = await self._store.work.find_unpreferred(self._capabilities, grace_us=PREFERENCE_US)
 
     async def forget_agents(self) -> None:
         """Removes external agents from the registry that were silent for a day."""
         from holdfast.registry.registry import Registry
-        from holdfast.registry.store_registry import StorePlace
+        from holdfast.registry.store_registry import StoreEntries
 
         for record in await self._store.namespaces.list():
-            await Registry(StorePlace(self._store, record.namespace), self._clock.wall_us).forget()
+            await Registry(StoreEntries(self._store, record.namespace), self._clock.wall_us).forget()
         if self._registry is not None:
             await self._registry.forget()
 
@@ -200,7 +207,7 @@ class Maintenance:
                 stats.recovered,
                 stats.failed,
             )
-            await remember(self._store, self.last)
+            await remember_sweep(self._store, self.last)
         return swept
 
     def _log_lost(self, result: SweepResult) -> None:

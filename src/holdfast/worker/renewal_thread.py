@@ -25,7 +25,7 @@ from holdfast.engine.host_processes import Processes
 from holdfast.engine.lease_renewal import Deliver, LeaseRenewal
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.model.crash_suspects import find_parent
-from holdfast.model.worker_identity import Sight, identity_in, is_dead, is_neighbour
+from holdfast.model.worker_identity import ProcessStatus, identity_in, is_dead, is_neighbour
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.contract import Store
 
@@ -79,10 +79,10 @@ class RenewalThread:
             yield
         finally:
             self._stopping = True
-            self.look()
+            self.beat_now()
             await asyncio.wait([ended])
 
-    def look(self) -> None:
+    def beat_now(self) -> None:
         """Makes the thread beat, and read the other leases, now. Any thread may call it."""
         loop, wake = self._thread_loop, self._wake
         if loop is not None and wake is not None:
@@ -93,14 +93,14 @@ class RenewalThread:
         """Ends the lease, which is not taken again before `resume`; returns whether that is done within the time. The
         watchdog's thread calls it, for a loop that has been blocked for longer than it may."""
         self._is_blocked = True
-        self.look()
+        self.beat_now()
         return self._released.wait(timeout_s)
 
     def resume(self) -> None:
         """The loop answers again: the worker takes a new lease, and keeps the jobs that no other has claimed."""
         self._is_blocked = False
         self._released.clear()
-        self.look()
+        self.beat_now()
 
     # ── on the thread ─────────────────────────────────────────────────────────────────────────────
 
@@ -153,7 +153,7 @@ class RenewalThread:
             await self._pause(renewal.next_beat_us() / 1_000_000, loop)
 
     async def _pause(self, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
-        """Waits for this time; less, if `look` was called or the loop was closed."""
+        """Waits for this time; less, if `beat_now` was called or the loop was closed."""
         assert self._wake is not None
         time = asyncio.get_running_loop().time
         until = time() + seconds
@@ -193,7 +193,7 @@ class _Neighbours:
             ):
                 continue
             parent = find_parent(worker)
-            if parent is not None and self._processes.look_up(parent) is not Sight.GONE:
+            if parent is not None and self._processes.look_up(parent) is not ProcessStatus.GONE:
                 continue  # its parent sees how it dies, and records that
             # Opened first, looked up second: the process that is looked up is then the one that the pidfd refers to.
             pidfd = _open_pidfd(identity.pid)

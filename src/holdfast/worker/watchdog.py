@@ -107,19 +107,19 @@ class Watchdog:
             if not self._asked:
                 self._asked, self._rounds = True, 0
                 with contextlib.suppress(RuntimeError):  # it has just been closed
-                    loop.call_soon_threadsafe(self._answer)
+                    loop.call_soon_threadsafe(self._note_answer)
                 continue
             self._rounds += 1
             if self._rounds >= PATIENCE_ROUNDS and not self._barked:
                 self._barked = True
-                self._bark(watched)
+                self._report_block(watched)
             if self._rounds * self._round_s >= self._limit_s and not self._is_over_limit:
                 frame = _frame_of(watched)
                 if not _is_debugged(frame):
                     self._is_over_limit = True
                     self._on_limit(_describe(frame))
 
-    def _bark(self, watched: int) -> None:
+    def _report_block(self, watched: int) -> None:
         log.warning(
             "the event loop has not answered for %.1f s: no job of this worker makes progress while this code blocks "
             "it:\n%s\n%s",
@@ -128,7 +128,7 @@ class Watchdog:
             REMEDY,
         )
 
-    def _answer(self) -> None:
+    def _note_answer(self) -> None:
         """Called by the loop: its answer."""
         if self._barked:
             self._barked = False

@@ -26,11 +26,11 @@ from typing import Final, Protocol
 
 from holdfast.engine.job_runner import LOST, SUSPECT, JobRun
 from holdfast.engine.lease_renewal import LeaseRenewal
-from holdfast.engine.log_context import about
+from holdfast.engine.log_context import add_context
 from holdfast.engine.runner_config import RunnerConfig
 from holdfast.errors import HoldfastError, InvalidSetting, NotFound, Unavailable
 from holdfast.model.crash_suspects import SUSPECT_AT
-from holdfast.model.lease import Grant, by_age
+from holdfast.model.lease import Grant, takes_oldest
 from holdfast.store.ports.leases import WORKERS, ClaimRequest
 from holdfast.worker.attempt_log import log_attempt
 from holdfast.worker.renewal_thread import RenewalThread
@@ -128,7 +128,7 @@ class Worker:
         stopped = asyncio.Event()
         renewing = asyncio.create_task(self._renew(stopped), name="holdfast-renew")
         listening = asyncio.create_task(self._listen(), name="holdfast-listen")
-        hearing = self._hearing = asyncio.create_task(self._hear(), name="holdfast-hear")
+        hearing = self._hearing = asyncio.create_task(self._watch_wakeups(), name="holdfast-hear")
         maintaining = asyncio.create_task(self._maintain(), name="holdfast-maintenance")
         if self._watchdog is not None:
             self._watchdog.start(asyncio.get_running_loop(), self._renewal.ttl_us)
@@ -163,7 +163,7 @@ class Worker:
         """Claims every job of its queues and kinds from now on."""
         self._serving = True
         if self._renewal_thread is not None:
-            self._renewal_thread.look()
+            self._renewal_thread.beat_now()
         self._look.set()
 
     @contextmanager
@@ -206,7 +206,7 @@ class Worker:
         """Claims jobs and starts their runs. Returns whether to claim again at once: not if there were fewer jobs than
         room. Jobs that came since cause a wake-up, and wake-ups are kept for the next wait."""
         if self._has_left and not self._serving:
-            await self._give_back_left()
+            await self._release_unwanted()
         if not self._serving and not self._roots:
             return False
         free = self._concurrency - len(self._tasks)
@@ -238,12 +238,12 @@ class Worker:
             # The lease was lost during the claim. Jobs that cannot be renewed now may be claimed by others.
             with contextlib.suppress(Unavailable):
                 await self._renewal.renew_runs(self._config.store.leases)
-        await self._read_for(runs)
+        await self._load_journals(runs)
         for run in runs:
-            self._runs[_topic(run)] = run
+            self._runs[_job_topic(run)] = run
             task = asyncio.create_task(self._drive(run), name=f"holdfast-job-{run.grant.job_id}")
             self._tasks.add(task)
-            task.add_done_callback(self._over)
+            task.add_done_callback(self._discard_task)
         if runs:
             await self._catch_up(runs)
         return len(grants) == free
@@ -262,7 +262,7 @@ class Worker:
             if (
                 self._renewal_thread is not None
             ):  # it beats as soon as it can; jobs that it frees cause a wake-up
-                self._renewal_thread.look()
+                self._renewal_thread.beat_now()
                 return False
             await self._renewal.beat(self._config.store.leases)
             return self._renewal.is_fresh
@@ -273,7 +273,7 @@ class Worker:
             self._config.meter.record_refusal(error)
             return False
         if self._renewal_thread is not None and self._serving:
-            self._renewal_thread.look()  # at the other workers of this host
+            self._renewal_thread.beat_now()  # reads the leases of the other workers of this host
         return True
 
     def _make_ask(self, token: str, free: int) -> ClaimRequest:
@@ -285,12 +285,12 @@ class Worker:
             kinds=(*self._config.programs, *self._also()),
             limit=free,
             incarnation=self._renewal.incarnation,
-            by_age=by_age(self._claims),
+            by_age=takes_oldest(self._claims),
             roots=None if self._serving else tuple(self._roots),
             suspect_at=None if has_room else SUSPECT_AT,
         )
 
-    async def _give_back_left(self) -> None:
+    async def _release_unwanted(self) -> None:
         """Winds down runs that no caller in this process waits for any more."""
         self._has_left = False
         for run in list(self._runs.values()):
@@ -317,11 +317,11 @@ class Worker:
 
     async def _catch_up(self, runs: Sequence[JobRun]) -> None:
         """Delivers wake-ups about mail that came between the claim and the listening, once the runs have begun."""
-        missed = await self._config.store.wakeups.wait(frozenset(map(_topic, runs)), 0)
+        missed = await self._config.store.wakeups.wait(frozenset(map(_job_topic, runs)), 0)
         if missed:
             asyncio.get_running_loop().call_later(SOON_S, self._poke, missed)
 
-    async def _read_for(self, runs: Sequence[JobRun]) -> None:
+    async def _load_journals(self, runs: Sequence[JobRun]) -> None:
         """Reads short journals that did not come with the claim together; a run that has none by then reads its own."""
         short = {run.grant.job_id: run for run in runs if not run.has_journal and run.grant.head_seq <= SHORT}
         if len(short) < 2:
@@ -334,10 +334,10 @@ class Worker:
             short[job_id].give_journal(journal)
 
     async def _drive(self, run: JobRun) -> None:
-        with about(job_id=run.grant.job_id, fence=run.grant.fence):
-            await self._driven(run)
+        with add_context(job_id=run.grant.job_id, fence=run.grant.fence):
+            await self._execute(run)
 
-    async def _driven(self, run: JobRun) -> None:
+    async def _execute(self, run: JobRun) -> None:
         timed, how = self._config.meter.attempt(run.grant), "broken"
         try:
             how = await run.go()
@@ -362,9 +362,9 @@ class Worker:
             else:
                 self._renewal.let_go(run)
             if (
-                self._runs.get(_topic(run)) is run
+                self._runs.get(_job_topic(run)) is run
             ):  # a job that was suspended shortly may be running here again
-                del self._runs[_topic(run)]
+                del self._runs[_job_topic(run)]
 
     def _note_failure(self, run: JobRun, error: Exception) -> None:
         """Hook: this run could not be executed, and still has its lease."""
@@ -376,7 +376,7 @@ class Worker:
             loop = asyncio.get_running_loop()
             loop.call_later(max(0, left_us) / 1_000_000 + SOON_S, self._look.set)
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _discard_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._room.set()
 
@@ -390,14 +390,14 @@ class Worker:
         await self._look.wait()
         self._look.clear()
 
-    async def _hear(self) -> None:
+    async def _watch_wakeups(self) -> None:
         """Triggers a claim at every wake-up, and now and then without one. One task for all pauses: to wake a worker
         needs no setup and no cleanup."""
         topics = frozenset([*(f"queue:{queue}" for queue in self._queues), WORKERS])
         try:
             while True:
                 if WORKERS in await self._config.store.wakeups.wait(topics, POLL_S) and self._renewal_thread:
-                    self._renewal_thread.look()
+                    self._renewal_thread.beat_now()
                 self._look.set()
         finally:
             self._look.set()
@@ -421,7 +421,7 @@ class Worker:
         """Waits until every run has ended or released its job: when its calls have ended, after `drain_s`, or at once
         in a hurry."""
         hurried = asyncio.ensure_future(self._hurry.wait())
-        ending = asyncio.ensure_future(self._all_over())
+        ending = asyncio.ensure_future(self._wait_for_runs())
         self._give_back()  # also runs that were granted meanwhile
         await asyncio.wait([hurried, ending], timeout=self._drain_s, return_when=asyncio.FIRST_COMPLETED)
         for run in list(self._runs.values()):
@@ -440,10 +440,10 @@ class Worker:
         if self._isolation is not None:
             self._isolation.drain(at_once=self._hurry.is_set())
 
-    async def _all_over(self) -> None:
+    async def _wait_for_runs(self) -> None:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
 
-def _topic(run: JobRun) -> str:
+def _job_topic(run: JobRun) -> str:
     return f"job:{run.grant.job_id}"

@@ -12,7 +12,7 @@ from holdfast.api.job_records import SeamKind, Span, SpanKind, Trace
 from holdfast.engine.crash_points import Point
 from holdfast.engine.durable_call import CallPolicy, DurableCall
 from holdfast.engine.execution import Execution
-from holdfast.engine.job_results import result
+from holdfast.engine.job_results import wait_for_result
 from holdfast.errors import InvalidPayload, JobHeld, KeyReused, NotOver
 from holdfast.model.events import CallMoved, StepFinished
 from holdfast.model.jobs import JobFilter
@@ -179,7 +179,7 @@ async def test_a_stalled_job_waits_for_a_person(backend: Backend) -> None:
         assert task["at"].endswith(" in forgetful")
         assert need.commands == (f"holdfast resume {job_id} --why '…'", f"holdfast cancel {job_id}")
         with pytest.raises(JobHeld, match=r"makes no progress.*job_states\.py:\d+ in forgetful"):
-            await result(one.store, job_id)
+            await wait_for_result(one.store, job_id)
 
 
 async def test_a_stalled_job_goes_on_or_ends_by_a_persons_word(backend: Backend) -> None:

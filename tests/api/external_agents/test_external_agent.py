@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.client import ExternalAgent, RemoteClient, Unrecoverable, WorkAssignment
 from holdfast.errors import InvalidPayload, InvalidSetting
-from holdfast.model.agent_registry import AgentStatus, Changes
+from holdfast.model.agent_registry import AgentStatus, EntryChanges
 from tests.api.external_agents.place import LEASE_S, agent, ended, facts, place, serving, until
 
 pytestmark = pytest.mark.store("sqlite")
@@ -220,7 +220,7 @@ async def test_an_agent_whose_entry_somebody_changed_says_again_what_it_can(vola
         summer.serves("summarize")(lambda work: work.description)
         async with serving(summer):
             await _listed(client)
-            await client.update_agent(summer.guid, Changes(capabilities=("sing",)))
+            await client.update_agent(summer.guid, EntryChanges(capabilities=("sing",)))
             await _listed(client)
             sent = await client.submit_work("kelp", "summarize")
             assert (await ended(client, sent.id)).result == "kelp"

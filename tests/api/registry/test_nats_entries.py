@@ -11,7 +11,7 @@ import nats
 import pytest
 
 from holdfast.errors import InvalidPayload
-from holdfast.model.agent_registry import ENTRY_BYTES_MAX, Changes
+from holdfast.model.agent_registry import ENTRY_BYTES_MAX, EntryChanges
 from holdfast.model.time import DAY, SECOND
 from holdfast.registry import nats as place_module
 from holdfast.registry.bucket import BUCKET, key_of, token_of
@@ -90,7 +90,7 @@ async def test_beats_and_updates_of_two_processes_are_all_there(server: NatsServ
 
         async def updates() -> None:
             for n in range(200):
-                await updating.update("a", Changes(metadata={"n": n}))
+                await updating.update("a", EntryChanges(metadata={"n": n}))
 
         before = (await beating.get("a")).revision
         await asyncio.gather(beats(), updates())

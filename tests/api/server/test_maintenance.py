@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from holdfast.engine.recovery import Rules
+from holdfast.engine.recovery import RecoveryRules
 from holdfast.model.lease import TAKEOVERS_MAX
 from holdfast.model.time import DAY, MINUTE, SECOND, to_iso
 from holdfast.server.nats_wiring import report_held_work
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.store("sqlite")
 
 def maintenance_of(one: Lives) -> Maintenance:
     return Maintenance(
-        *(one.store, one.clock, Neighbours(Nobody()), Rules(by="the server"), random.random),
+        *(one.store, one.clock, Neighbours(Nobody()), RecoveryRules(by="the server"), random.random),
         sweep_every_us=EVERY_ROUND,
         fires_schedules=False,
     )

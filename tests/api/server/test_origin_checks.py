@@ -14,7 +14,7 @@ import pytest
 from holdfast.errors import InvalidSetting, NotFound, StoreCorrupt, StoreUnavailable
 from holdfast.model import redaction
 from holdfast.model.redaction import redact
-from holdfast.runtime.log_redaction import guard
+from holdfast.runtime.log_redaction import install_redaction
 from holdfast.server.app import Service
 from holdfast.server.header_limits import Bounded
 from holdfast.server.origin_checks import Principal, check_bind
@@ -172,11 +172,11 @@ async def test_a_request_has_an_id(backend: Backend) -> None:
 @pytest.fixture
 def guarded() -> Iterator[None]:
     """Log lines are looked through, as in every process that opens a store by its address."""
-    before, records = redaction.use(redaction.Redactor()), logging.getLogRecordFactory()
-    guard()
+    before, records = redaction.set_redactor(redaction.Redactor()), logging.getLogRecordFactory()
+    install_redaction()
     yield
     logging.setLogRecordFactory(records)
-    redaction.use(before)
+    redaction.set_redactor(before)
 
 
 @pytest.mark.parametrize(

@@ -145,9 +145,9 @@ async def test_a_quiet_stream_is_kept_alive(backend: Backend) -> None:
 
 async def test_a_reader_that_hangs_up_is_let_go(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, let_go = asyncio.Event(), asyncio.Event()
-    real = streams._Watcher.hears_more
+    real = streams._Watcher.wait_for_more
 
-    async def hears_more(self: Any) -> bool:
+    async def wait_for_more(self: Any) -> bool:
         waiting.set()
         try:
             return await real(self)
@@ -155,7 +155,7 @@ async def test_a_reader_that_hangs_up_is_let_go(backend: Backend, monkeypatch: p
             let_go.set()
             raise
 
-    monkeypatch.setattr(streams._Watcher, "hears_more", hears_more)
+    monkeypatch.setattr(streams._Watcher, "wait_for_more", wait_for_more)
     async with speaker(backend) as job:
         events = listen(job.web)
         await anext(events)

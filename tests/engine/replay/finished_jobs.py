@@ -12,7 +12,7 @@ from holdfast.engine import runner_config
 from holdfast.engine.execution import Execution
 from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.job_runner import JobRun
-from holdfast.engine.replay_check import Replayed, replay
+from holdfast.engine.replay_check import ReplayResult, replay
 from holdfast.engine.runner_config import RunnerConfig
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import DEFAULT_QUEUE, JobDraft
@@ -68,7 +68,7 @@ class Stage:
             RunnerConfig(self.store, GroupCommit(self.store.journal), self.clock, programs), grant
         ).go()
 
-    def replay(self, job_id: str, body: Program, seed: int = 99) -> Replayed:
+    def replay(self, job_id: str, body: Program, seed: int = 99) -> ReplayResult:
         """The program over the job's journal, on another timing."""
         self.live.clear()
         self.trace.clear()

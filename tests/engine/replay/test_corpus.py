@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from holdfast.engine.replay_check import replay_journal
-from holdfast.engine.verify.call_checks import by_calls
+from holdfast.engine.verify.call_checks import check_calls
 from holdfast.engine.verify.journal_view import facts_of
 from holdfast.engine.verify.lifecycle_checks import fold_journal
 from holdfast.model import job_state
 from holdfast.model.events import EVENTS
-from holdfast.model.hash_chain import first_break
+from holdfast.model.hash_chain import find_break
 from holdfast.testing.virtual_loop import LoopClock, SimLoop
 from tests.engine.replay.corpus import DONE, FOLDER, PROGRAMS, Written, read, record
 
@@ -37,10 +37,10 @@ def test_an_old_journal_is_whole(name: str) -> None:
     """Its chain holds, and the rules of today find nothing wrong with it."""
     written = read(name)
     sealed = written.sealed()
-    assert first_break(written.job_id, sealed) is None
+    assert find_break(written.job_id, sealed) is None
     facts = facts_of(sealed)
     assert isinstance(fold_journal(facts), job_state.JobState)
-    assert list(by_calls(facts, {})) == []
+    assert list(check_calls(facts, {})) == []
 
 
 def test_the_corpus_is_all_there() -> None:
@@ -68,7 +68,7 @@ def test_a_forged_result_is_noticed() -> None:
     """Change one character of a result in the file: the chain no longer holds."""
     written = read("greeting")
     changed = [event | {"body": event["body"].replace("日本", "二本")} for event in written.events]
-    assert first_break(written.job_id, Written("greeting", written.job_id, changed).sealed()) is not None
+    assert find_break(written.job_id, Written("greeting", written.job_id, changed).sealed()) is not None
 
 
 def test_recording_is_repeatable() -> None:

@@ -19,10 +19,10 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from holdfast.engine.group_commit import GroupCommit
-from holdfast.engine.loop_sleep import rest
+from holdfast.engine.loop_sleep import sleep_on_loop
 from holdfast.engine.runner_config import Program, RunnerConfig
 from holdfast.model import job_state
-from holdfast.model.hash_chain import first_break, unseal
+from holdfast.model.hash_chain import find_break, unseal
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft
@@ -185,10 +185,10 @@ class _Stage:
                 break
             if head.wait_reason is WaitReason.RECONCILE and self._loop.time() > FROZEN_S + 1.0:
                 await self._say()
-            await rest(900.0 if self._way is Way.LATE and self._loop.time() < LONG_S else 2.0)
+            await sleep_on_loop(900.0 if self._way is Way.LATE and self._loop.time() < LONG_S else 2.0)
         self._over = True
         if self._way is Way.ZOMBIE:
-            await rest(max(0.0, FROZEN_S + 10.0 - self._loop.time()))
+            await sleep_on_loop(max(0.0, FROZEN_S + 10.0 - self._loop.time()))
         return await self._judged()
 
     async def _say(self) -> None:
@@ -213,7 +213,7 @@ class _Stage:
     async def _judged(self) -> Played:
         head = await self._store.jobs.head(self._job_id)
         sealed = await self._store.journal.read(self._job_id)
-        self._must(first_break(self._job_id, sealed) is None, "the chain is broken")
+        self._must(find_break(self._job_id, sealed) is None, "the chain is broken")
         job = job_state.fold((one.seq, one.fence, unseal(one)) for one in sealed)
         self._must(head.status is Status.COMPLETED, f"the job is {head.status} for {head.wait_reason}")
         self._must(self._scenario.times() == 1, f"it happened {self._scenario.times()} times")

@@ -26,7 +26,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.engine.crash_points import Point, Points, nothing
+from holdfast.engine.crash_points import Point, Points, ignore_point
 from holdfast.engine.durable_call import READS, CallPolicy, DurableCall
 from holdfast.engine.execution import Execution
 from holdfast.engine.group_commit import GroupCommit
@@ -91,7 +91,7 @@ def program(effect: Effect, mail: FiledMail, start_within_us: int) -> Program:
     return errand
 
 
-def desk_of(store: Store, programs: Mapping[str, Program], points: Points = nothing) -> RunnerConfig:
+def desk_of(store: Store, programs: Mapping[str, Program], points: Points = ignore_point) -> RunnerConfig:
     return RunnerConfig(
         store,
         GroupCommit(store.journal),

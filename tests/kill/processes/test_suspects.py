@@ -14,7 +14,7 @@ import pytest
 from holdfast.api.job_records import JobView
 from holdfast.engine.host_processes import HostProcesses
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.worker_identity import Sight
+from holdfast.model.worker_identity import ProcessStatus
 from holdfast.store.clock import SystemClock
 from tests.kill.processes.stage import KILL, PATIENCE_S, Child, Stage
 from tests.support.project import ROOT
@@ -69,7 +69,7 @@ def pids_alone(worker: Child) -> list[int]:
 async def until_gone(pid: int) -> None:
     processes = HostProcesses(SystemClock().boot())
     async with asyncio.timeout(PATIENCE_S):
-        while processes.look_up(pid) is not Sight.GONE:  # noqa: ASYNC110 - the kernel does it
+        while processes.look_up(pid) is not ProcessStatus.GONE:  # noqa: ASYNC110 - the kernel does it
             await asyncio.sleep(0.02)
 
 

@@ -19,7 +19,7 @@ from holdfast.model.crash_suspects import STORE_AWAY, lone_label
 from holdfast.runtime.isolation import ChildProcesses
 from holdfast.store.contract import Store
 from holdfast.store.ports.leases import HeldLease
-from holdfast.worker.isolation import LoneWorker
+from holdfast.worker.isolation import IsolatedWorker
 
 if TYPE_CHECKING:
     from tests.kill.programs.stage import Life, Stage
@@ -48,7 +48,7 @@ class Child:
         """SIGTERM and SIGINT drain its worker, as `holdfast isolated` has it; before that has begun, they end it."""
         if self.life is None:
             self.end(-number)
-        elif isinstance(self.life.worker, LoneWorker):
+        elif isinstance(self.life.worker, IsolatedWorker):
             worker = self.life.worker
             self.life.process.call_later(0.0, lambda: worker.drain(at_once=number == signal.SIGINT))
 
@@ -61,7 +61,7 @@ class Child:
     def exit_status(self) -> int:
         """How it ends if its worker does."""
         worker = None if self.life is None else self.life.worker
-        return STORE_AWAY if isinstance(worker, LoneWorker) and worker.is_store_away else 0
+        return STORE_AWAY if isinstance(worker, IsolatedWorker) and worker.is_store_away else 0
 
 
 class SimulatedChildren(ChildProcesses):

@@ -250,13 +250,13 @@ def one_kill_alone_convicts(patch: pytest.MonkeyPatch) -> None:
 @bug
 def a_death_alone_is_not_counted(patch: pytest.MonkeyPatch) -> None:
     """A job that made progress alone and died costs one more worker than others do."""
-    rule = isolation.rule
+    rule = isolation.decide_move
 
     def forget(*args: Any) -> Any:
         fact, move = rule(*args)
         return fact, msgspec.structs.replace(move, takeover=False)
 
-    patch.setattr(isolation, "rule", forget)
+    patch.setattr(isolation, "decide_move", forget)
 
 
 @bug

@@ -34,7 +34,7 @@ from holdfast.engine.telemetry import SILENT, Telemetry
 from holdfast.errors import Unavailable
 from holdfast.model.crash_suspects import DIED_ALONE
 from holdfast.model.events import Event
-from holdfast.model.hash_chain import SealedEvent, first_break, unseal
+from holdfast.model.hash_chain import SealedEvent, find_break, unseal
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobFilter, JobHead
 from holdfast.model.states import HELD, TERMINAL, Status, WaitReason
@@ -44,7 +44,7 @@ from holdfast.store.memory.state import MemoryState
 from holdfast.store.ports.wakeups import Wakeups
 from holdfast.testing.simulated_process import SimulatedProcess
 from holdfast.testing.virtual_loop import Deadlock, LoopClock
-from holdfast.worker.isolation import LoneWorker, ProgressMeter
+from holdfast.worker.isolation import IsolatedWorker, ProgressMeter
 from holdfast.worker.worker import Worker
 from tests.kill.programs.children import Child, SimulatedChildren
 from tests.kill.programs.loops import LOOPS, LoopKind, StageLoop, Thread
@@ -509,7 +509,7 @@ class Stage:
             return
         life = child.life = self._start_process(child.name, child)
         progress = ProgressMeter()
-        worker = life.worker = LoneWorker(
+        worker = life.worker = IsolatedWorker(
             self._make_desk(life, progress),
             child.name,
             lambda: self.ids.new("claim"),
@@ -755,7 +755,7 @@ class Stage:
             end: Any = unseal(journals[self.beside_id][-1])
             played.beside = end.output if end.type == "job_completed" else str(end)
         for job, events in journals.items():
-            broken = first_break(job, events)
+            broken = find_break(job, events)
             if broken is not None:
                 played.complaints.append(f"the hash chain of {job} breaks at event {broken}")
         return played

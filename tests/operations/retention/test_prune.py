@@ -17,10 +17,10 @@ from holdfast.engine.retention import prune
 from holdfast.engine.suspension import sleep
 from holdfast.errors import InvalidPayload, InvalidSetting, KeyReused, NotFound
 from holdfast.model.events import JobCompleted, JobCreated, LlmRequested, LlmResponded
-from holdfast.model.hash_chain import first_break, unseal
+from holdfast.model.hash_chain import find_break, unseal
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft
-from holdfast.model.retention import ERASABLE, How, RetentionPolicy
+from holdfast.model.retention import ERASABLE, PruneMode, RetentionPolicy
 from holdfast.model.side_effects import CallStatus, Effect
 from holdfast.model.states import MailKind, Status
 from holdfast.model.time import DAY, HOUR
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.parametrize("backend", STORES, indirect=True)
 LARGE = "x" * 20_000
 KEYED = CallPolicy(effect=Effect.IDEMPOTENT)
 OLD = RetentionPolicy(older_than_us=30 * DAY)
-REMOVE = RetentionPolicy(older_than_us=30 * DAY, how=How.REMOVE)
+REMOVE = RetentionPolicy(older_than_us=30 * DAY, how=PruneMode.REMOVE)
 
 
 async def errand(drive: Execution, given: Any) -> Any:
@@ -74,7 +74,7 @@ async def test_an_erased_job_keeps_what_it_was(backend: Backend) -> None:
         assert (report.jobs, report.events, report.blobs) == (1, len(gone), 1)
         assert report.size >= len(LARGE)
         assert report.blob_bytes >= len(LARGE)
-        assert first_break(job_id, after) is None
+        assert find_break(job_id, after) is None
         assert [one.hash for one in after] == [one.hash for one in before]
         created, completed = unseal(after[0]), unseal(after[-1])
         assert isinstance(created, JobCreated)
@@ -85,7 +85,7 @@ async def test_an_erased_job_keeps_what_it_was(backend: Backend) -> None:
             await replay(shop.store, job_id, errand, clock=backend.clock)
         stone = await shop.store.retention.find_tombstone(job_id)
         assert stone is not None
-        assert (stone.how, stone.status, stone.head_seq) == (How.ERASE, Status.COMPLETED, len(before))
+        assert (stone.how, stone.status, stone.head_seq) == (PruneMode.ERASE, Status.COMPLETED, len(before))
         assert (await prune(shop.store, OLD)).jobs == 0
 
 
@@ -121,7 +121,7 @@ async def test_a_removed_job_is_gone_and_remembered(backend: Backend) -> None:
         assert await shop.store.jobs.find("default", "r-81") is None
         stone = await shop.store.retention.find_tombstone(job_id)
         assert stone is not None
-        assert (stone.how, stone.head_hash) == (How.REMOVE, head.head_hash)
+        assert (stone.how, stone.head_hash) == (PruneMode.REMOVE, head.head_hash)
         again = JobDraft(kind="errand", input={"n": 1}, job_id="ticket-81", request_key="r-81")
         assert not (await shop.store.jobs.submit(again)).created
         with pytest.raises(KeyReused):
@@ -139,7 +139,7 @@ async def test_erased_and_then_removed(backend: Backend) -> None:
         assert (await prune(shop.store, REMOVE)).jobs == 1
         stone = await shop.store.retention.find_tombstone(job_id)
         assert stone is not None
-        assert stone.how is How.REMOVE
+        assert stone.how is PruneMode.REMOVE
         assert (await prune(shop.store, OLD)).jobs == 0
 
 
@@ -186,7 +186,7 @@ async def test_young_jobs_and_young_keys_are_kept(backend: Backend) -> None:
         await finished(shop)
         backend.clock.advance(2 * HOUR)
         assert (await prune(shop.store, OLD)).jobs == 0
-        hasty = RetentionPolicy(older_than_us=HOUR, how=How.REMOVE)
+        hasty = RetentionPolicy(older_than_us=HOUR, how=PruneMode.REMOVE)
         assert (await prune(shop.store, hasty)).kept == {"receivers may remember its keys": 1}
         backend.clock.advance(8 * DAY)
         assert (await prune(shop.store, hasty)).jobs == 1

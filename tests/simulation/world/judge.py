@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.engine.verify.journal_checks import judge_alone
+from holdfast.engine.verify.journal_checks import check_journal_alone
 from holdfast.model import events as e
 from holdfast.model import job_state
-from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, first_break, unseal
+from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, find_break, unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.mailbox import Mail
 from holdfast.model.states import TERMINAL, Status
@@ -149,7 +149,7 @@ def _journal(job_id: str, head: JobHead, sealed: list[SealedEvent], letters: lis
     end = Head(sealed[-1].seq, sealed[-1].hash) if sealed else EMPTY
     if end != head.head:
         yield f"I5: the journal of {job_id} does not match its head"
-    broken = first_break(job_id, sealed)
+    broken = find_break(job_id, sealed)
     if broken is not None:
         yield f"I6: the chain of {job_id} breaks: {broken}"
         return
@@ -167,7 +167,9 @@ def _journal(job_id: str, head: JobHead, sealed: list[SealedEvent], letters: lis
         yield f"I1: {job_id} is at fence {head.fence}; its journal has seen {job.fence}"
     if job.cancel_requested and head.status in TERMINAL and head.status is not Status.CANCELLED:
         yield f"I28: {job_id} was cancelled and is {head.status}"
-    yield from (f"{one.invariant}: {job_id}: {one.detail}" for one in judge_alone(head, sealed, letters))
+    yield from (
+        f"{one.invariant}: {job_id}: {one.detail}" for one in check_journal_alone(head, sealed, letters)
+    )
     yield from promises.broken(job_id, facts)
     yield from _tries(job_id, head, [event for _, _, event in facts])
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from holdfast.engine.durable_call import CallPolicy, ProbeResult
-from holdfast.engine.loop_sleep import rest
+from holdfast.engine.loop_sleep import sleep_on_loop
 from holdfast.errors import Refused
 from holdfast.model.side_effects import Effect, ProbeAnswer
 from holdfast.model.time import HOUR, SECOND
@@ -129,7 +129,7 @@ class Line:
             await process.must_live()
         if outside.strikes(outside.mix.refusal):
             outside.witness.counts["refused"] += 1
-            await rest(0.01)
+            await sleep_on_loop(0.01)
             raise Refused("the receiver does not want it")
         outside.witness.fired(request, fence, process.name)
         answered: asyncio.Future[int] = process.loop.create_future()
@@ -151,14 +151,14 @@ class Line:
             await self._process.must_live()
         self._outside.witness.looked(job_id, label, fence)
         number = len(self._outside.witness.looks)
-        await rest(self._outside.chance.uniform(0.001, 0.3) if seconds is None else seconds)
+        await sleep_on_loop(self._outside.chance.uniform(0.001, 0.3) if seconds is None else seconds)
         return number
 
     async def probe(self, key: str, _args: Any) -> ProbeResult:
         if self._process.dead:
             await self._process.must_live()
         outside = self._outside
-        await rest(outside.chance.uniform(0.001, 0.2))
+        await sleep_on_loop(outside.chance.uniform(0.001, 0.2))
         outside.witness.counts["probes"] += 1
         if outside.strikes(outside.mix.probe_fails):
             if outside.chance.random() < 0.5:

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.engine.loop_sleep import rest
+from holdfast.engine.loop_sleep import sleep_on_loop
 from holdfast.errors import Unavailable
 from holdfast.model.events import ApprovalRequested, JobParked
 from holdfast.model.hash_chain import unseal
 from holdfast.model.jobs import JobDraft, JobHead
 from holdfast.model.ledger import CallRow
-from holdfast.model.mailbox import MailDraft, Sent
+from holdfast.model.mailbox import MailDraft, MailReceipt
 from holdfast.model.side_effects import CallStatus
 from holdfast.model.states import HELD, MailKind, WaitReason
 from holdfast.store.contract import Store
@@ -77,7 +77,7 @@ class People:
                 self._loop.root.start(
                     self._cancel(job_id, self._chance.expovariate(1 / self._mix.cancel_after_s))
                 )
-            await rest(self._chance.uniform(0, 2 * pause_s))
+            await sleep_on_loop(self._chance.uniform(0, 2 * pause_s))
 
     async def _submit(self, draft: JobDraft) -> None:
         while True:
@@ -86,13 +86,13 @@ class People:
                 if self._chance.random() < 0.9:
                     return
             except Unavailable:
-                await rest(0.5)
+                await sleep_on_loop(0.5)
 
     async def signal(self, until_s: float) -> None:
         """Words that nobody waits for, and some that are none at all."""
         every_s = self._mix.signal_every_s
         while every_s and self._loop.clock_time() + every_s < until_s:
-            await rest(self._chance.uniform(0.5, 1.5) * every_s)
+            await sleep_on_loop(self._chance.uniform(0.5, 1.5) * every_s)
             if self.acknowledged:
                 job_id = self._chance.choice(list(self.acknowledged))
                 kind, body = MailKind.SIGNAL, "ping"
@@ -109,7 +109,7 @@ class People:
                 self._loop.root.start(self._tell(job_id, move[2], self._chance.uniform(0, max(0, longest_s))))
 
     async def _tell(self, job_id: str, name: str, after_s: float) -> None:
-        await rest(after_s)
+        await sleep_on_loop(after_s)
         operation = self._name()
         letter = MailDraft(
             job_id=job_id, kind=MailKind.SIGNAL, name=name, operation_id=operation, body=operation
@@ -120,18 +120,18 @@ class People:
             await self._send(letter)  # the same letter again is no second signal
 
     async def _cancel(self, job_id: str, after_s: float) -> None:
-        await rest(after_s)
+        await sleep_on_loop(after_s)
         sent = await self._send(
             MailDraft(job_id=job_id, kind=MailKind.CANCEL, operation_id=self._name(), sender="ada")
         )
         self._witness.counts["cancels"] += sent.accepted
 
-    async def _send(self, letter: MailDraft) -> Sent:
+    async def _send(self, letter: MailDraft) -> MailReceipt:
         while True:
             try:
                 return await self._store.post.send(letter)
             except Unavailable:
-                await rest(0.5)
+                await sleep_on_loop(0.5)
 
     def _name(self) -> str:
         self._letters += 1
@@ -142,7 +142,9 @@ class People:
     async def look_after(self) -> None:
         """Now and then somebody looks at the jobs that wait for a word, and says what is true. Never ends."""
         while True:
-            await rest(self._chance.uniform(0.3, 1.7) * self._mix.person_every_s if not self.calm else 5.0)
+            await sleep_on_loop(
+                self._chance.uniform(0.3, 1.7) * self._mix.person_every_s if not self.calm else 5.0
+            )
             for job_id, given in self.jobs().items():
                 if job_id not in self._met:
                     self._meet(job_id, given)

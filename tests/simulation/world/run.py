@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.loop_sleep import rest
+from holdfast.engine.loop_sleep import sleep_on_loop
 from holdfast.model.ids import SequentialIds
 from holdfast.store.memory.store import MemoryStore
 from holdfast.testing.simulated_process import ProcessLoop
@@ -68,12 +68,12 @@ class World:
             self.people.signal(FAULT_PHASE_S),
             self.town.live(FAULT_PHASE_S),
         )
-        await rest(max(0.0, FAULT_PHASE_S - self.loop.clock_time()))
+        await sleep_on_loop(max(0.0, FAULT_PHASE_S - self.loop.clock_time()))
         self.town.come_to_rest()
         self.people.calm = True
         calm_from = self.loop.clock_time()
         while self.loop.clock_time() < calm_from + CALM_S and not await self._settled():
-            await rest(5.0)
+            await sleep_on_loop(5.0)
         for task in beside:
             task.cancel()
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from holdfast.engine.crash_points import Point
 from holdfast.engine.group_commit import GroupCommit
-from holdfast.engine.loop_sleep import rest
-from holdfast.engine.recovery import Rules, sweep
+from holdfast.engine.loop_sleep import sleep_on_loop
+from holdfast.engine.recovery import RecoveryRules, sweep
 from holdfast.engine.runner_config import RunnerConfig
 from holdfast.errors import Unavailable
 from holdfast.model.ids import SequentialIds
@@ -177,9 +177,9 @@ class Town:
 
     async def sweep(self) -> None:
         """What is owed to the jobs of the dead, now and then, beside the workers. Never ends."""
-        rules = Rules(by=None)
+        rules = RecoveryRules(by=None)
         while self.mix.sweep_every_s:
-            await rest(self.chance.uniform(0.3, 1.7) * self.mix.sweep_every_s)
+            await sleep_on_loop(self.chance.uniform(0.3, 1.7) * self.mix.sweep_every_s)
             for name in filter(self.is_gone, list(self.processes)):
                 with contextlib.suppress(Unavailable):
                     self.witness.counts["proven dead"] += await self._sweeper.leases.expire(name) or 0
@@ -199,7 +199,7 @@ class Town:
             wait_s = self.chance.uniform(0.3, 1.7) * every_s
             if self.loop.clock_time() + wait_s >= until_s:
                 return
-            await rest(wait_s)
+            await sleep_on_loop(wait_s)
             strike(self.chance.choice(self.hosts))
 
     def _kill(self, host: Host) -> None:

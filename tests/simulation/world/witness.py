@@ -18,7 +18,7 @@ from holdfast.model.append import Append
 from holdfast.model.hash_chain import Head, unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.lease import UNTIL_EXPIRED_US, Grant
-from holdfast.model.mailbox import MailDraft, Sent
+from holdfast.model.mailbox import MailDraft, MailReceipt
 from holdfast.model.states import MailKind
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.store.contract import Store
@@ -282,7 +282,7 @@ class Witness:
         """When a lease of this length is over, which begins with a whole microsecond as the store counts them."""
         return (int(self._loop.clock_time() * 1_000_000) + ttl_us) / 1_000_000
 
-    def _post_send(self, letter: MailDraft, sent: Sent) -> None:
+    def _post_send(self, letter: MailDraft, sent: MailReceipt) -> None:
         if letter.kind is MailKind.CANCEL and sent.accepted:
             self.cancels.setdefault(letter.job_id, self.order())
         if letter.kind is MailKind.RESUME and sent.woke:

@@ -14,13 +14,13 @@ import msgspec
 
 from holdfast.model.access import ApiKey, Role
 from holdfast.model.append import Append, Extras, Move, Timer
-from holdfast.model.audit import Act, ActDraft, breaks, read_act
+from holdfast.model.audit import Act, ActDraft, find_breaks, read_act
 from holdfast.model.events import JobCancellation, JobCompleted, JobReleased
 from holdfast.model.hash_chain import EMPTY, Head
 from holdfast.model.inbox import BatchState, Boundary, Claim, Completion, InboxBatch
-from holdfast.model.jobs import JobDraft, JobHead, Submitted
-from holdfast.model.mailbox import MailDraft, Sent
-from holdfast.model.schedule import Schedule, job_of
+from holdfast.model.jobs import JobDraft, JobHead, SubmittedJob
+from holdfast.model.mailbox import MailDraft, MailReceipt
+from holdfast.model.schedule import Schedule, make_job
 from holdfast.model.session import SessionCheckpoint, TurnCommit, stamp_commit
 from holdfast.model.states import MailKind, Status
 from holdfast.model.time import MINUTE
@@ -55,7 +55,7 @@ async def submit(store: Store) -> Trial:
     key = fresh("key")
     draft = JobDraft(kind="work", input=LARGE, request_key=key, queue=fresh("queue"))
 
-    async def check(answer: Submitted) -> None:
+    async def check(answer: SubmittedJob) -> None:
         found = await store.jobs.find("default", key)
         assert found is not None
         assert found.job_id == answer.job_id
@@ -69,7 +69,7 @@ async def submit_unnamed(store: Store) -> Trial:
     """Without any name: only the store can know that it is the same call, and that it made the job."""
     queue = fresh("queue")
 
-    async def check(answer: list[Submitted]) -> None:
+    async def check(answer: list[SubmittedJob]) -> None:
         assert [one.created for one in answer] == [True, True], "this very call made the jobs"
         for one in answer:
             await check_journal(store, one.job_id)
@@ -181,7 +181,7 @@ async def send(store: Store) -> Trial:
     submitted = await store.jobs.submit(JobDraft(kind="work", queue=fresh("queue")))
     draft = MailDraft(job_id=submitted.job_id, kind=MailKind.SIGNAL, operation_id=fresh("op"), body=LARGE)
 
-    async def check(answer: Sent) -> None:
+    async def check(answer: MailReceipt) -> None:
         assert (answer.accepted, answer.mail_seq) == (True, 1)
         assert (await store.jobs.head(submitted.job_id)).mail_seq == 1
         assert len(await store.post.read(submitted.job_id)) == 1
@@ -290,9 +290,9 @@ async def fire(store: Store) -> Trial:
     """The job and the move of its schedule, by this very call."""
     name = fresh("schedule")
     one = await store.schedules.put(Schedule(schedule_id=name, kind="work", cron="0 * * * *", next_at=MINUTE))
-    job = job_of(msgspec.structs.replace(one, queue=fresh("queue")), MINUTE)
+    job = make_job(msgspec.structs.replace(one, queue=fresh("queue")), MINUTE)
 
-    async def check(answer: Submitted | None) -> None:
+    async def check(answer: SubmittedJob | None) -> None:
         assert answer is not None, "nobody else fired it"
         assert answer.created
         assert (await store.schedules.get(name)).next_at == 2 * MINUTE
@@ -356,7 +356,7 @@ async def write_act(store: Store) -> Trial:
 async def _lines_of(store: Store, what: str) -> list[str]:
     """What the log says of this thing; the log as a whole is in order."""
     lines = await store.audit.read(limit=10_000)
-    assert list(breaks("default", EMPTY, lines)) == []
+    assert list(find_breaks("default", EMPTY, lines)) == []
     return [line.what for line in map(read_act, lines) if line.object == what]
 
 

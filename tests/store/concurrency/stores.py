@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from holdfast.errors import HoldfastError
-from holdfast.model.hash_chain import first_break
+from holdfast.model.hash_chain import find_break
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
 from holdfast.model.lease import LEASE_TTL_US
@@ -121,7 +121,7 @@ async def check_journal(store: Store, job_id: str) -> list[bytes]:
     """The hashes of a journal without gap, fork or forgery, which ends at the job's head."""
     events = await store.journal.read(job_id)
     assert [event.seq for event in events] == list(range(1, len(events) + 1)), "seq has no gap"
-    assert first_break(job_id, events) is None, "every event is sealed to the one before"
+    assert find_break(job_id, events) is None, "every event is sealed to the one before"
     fences = [event.fence for event in events]
     assert fences == sorted(fences), "fences never go back"
     head = await store.jobs.head(job_id)

@@ -12,9 +12,9 @@ import asyncpg
 import pytest
 
 from holdfast.errors import Broken, Conflict, HoldfastError
-from holdfast.model.append import Append, Extras, Move, after
+from holdfast.model.append import Append, Extras, Move, advance_holder
 from holdfast.model.events import JobCancellation, JobCompleted, JobReleased, JobWaiting
-from holdfast.model.jobs import JobDraft, JobHead, Submitted
+from holdfast.model.jobs import JobDraft, JobHead, SubmittedJob
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Slot, Status, WaitReason
 from holdfast.store.contract import Store
@@ -102,7 +102,7 @@ class Worker:
                 assert isinstance(outcome, Conflict | Broken), f"{outcome.code}: {outcome}"
                 self.mine.pop(append.job_id, None)
             elif append.job_id in self.mine:
-                self.mine[append.job_id].holder = after(self.mine[append.job_id].holder, append)
+                self.mine[append.job_id].holder = advance_holder(self.mine[append.job_id].holder, append)
 
 
 @pytest.mark.store("postgres")
@@ -185,6 +185,6 @@ async def _submit(store: Store, draft: JobDraft) -> None:
     await store.jobs.submit(draft)
 
 
-async def _hold_all(store: Store, jobs: Sequence[Submitted], decide: Decide) -> None:
+async def _hold_all(store: Store, jobs: Sequence[SubmittedJob], decide: Decide) -> None:
     for job in jobs:
         assert await store.journal.hold(job.job_id, decide) is not None

@@ -13,7 +13,7 @@ from collections import Counter
 import asyncpg
 import pytest
 
-from holdfast.model.append import Append, Extras, Timer, after
+from holdfast.model.append import Append, Extras, Timer, advance_holder
 from holdfast.model.hash_chain import Head
 from holdfast.model.jobs import JobDraft
 from holdfast.store.contract import Store
@@ -51,7 +51,7 @@ class Writer:
                 outcomes = [_accepted(outcome) for outcome in await store.journal.append_many(appends)]
             for driver, append, head in zip(self.drivers, appends, outcomes, strict=False):
                 assert head == append.head
-                driver.holder = after(driver.holder, append)
+                driver.holder = advance_holder(driver.holder, append)
                 self.acknowledged.append(append)
 
     def _append(self, driver: Driver, count: int) -> Append:

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import ClaimLost, HeadMoved
 from holdfast.model.inbox import Boundary, Claim, Completion
-from holdfast.model.session import Committed, TurnCommit, stamp_commit
+from holdfast.model.session import CommitResult, TurnCommit, stamp_commit
 from holdfast.model.time import MINUTE
 from holdfast.store.contract import Store
 from holdfast.testing.conformance.drafts import message, node
@@ -19,7 +19,7 @@ HANDLES = 3
 ROUNDS = [20, pytest.param(1000, marks=[pytest.mark.chaos, pytest.mark.timeout(900)])]
 
 
-async def _commit(store: Store, turn: TurnCommit) -> Committed:
+async def _commit(store: Store, turn: TurnCommit) -> CommitResult:
     return await store.sessions.commit(turn)
 
 
@@ -65,7 +65,7 @@ async def test_of_several_turns_on_one_head_one_is_next(place: Place, rounds: in
                     for hand, turn in zip(hands, turns, strict=True)
                 )
             )
-            assert sorted(kinds(outcomes)) == ["Committed", "HeadMoved", "HeadMoved"]
+            assert sorted(kinds(outcomes)) == ["CommitResult", "HeadMoved", "HeadMoved"]
             assert {error.actual for error in outcomes if isinstance(error, HeadMoved)} == {number + 1}
 
 

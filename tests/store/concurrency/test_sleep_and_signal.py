@@ -18,10 +18,10 @@ from typing import TypeVar
 import pytest
 
 from holdfast.errors import HoldfastError, MailWaiting
-from holdfast.model.append import Append, Extras, Move, after
+from holdfast.model.append import Append, Extras, Move, advance_holder
 from holdfast.model.events import JobWaiting
 from holdfast.model.hash_chain import Head
-from holdfast.model.mailbox import MailDraft, Sent
+from holdfast.model.mailbox import MailDraft, MailReceipt
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.store.contract import Store
 from holdfast.testing.conformance.driver import Driver, step
@@ -54,7 +54,7 @@ async def test_a_signal_and_a_job_that_goes_to_sleep(place: Place, rounds: int) 
                 hands[2].do(_after(-lead, writer, functools.partial(_append, append=telling))),
             )
             assert told == telling.head
-            writer.holder = after(writer.holder, telling)
+            writer.holder = advance_holder(writer.holder, telling)
             round_ends = [
                 await _end(store, sleep, outcome) for sleep, outcome in zip(sleeps, outcomes, strict=True)
             ]
@@ -86,7 +86,7 @@ async def _append_many(store: Store, appends: list[Append]) -> list[Head | Holdf
     return await store.journal.append_many(appends)
 
 
-async def _send(store: Store, letters: list[MailDraft]) -> list[Sent]:
+async def _send(store: Store, letters: list[MailDraft]) -> list[MailReceipt]:
     return [await store.post.send(letter) for letter in letters]
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from holdfast.errors import Broken, HoldfastError
-from holdfast.model.append import NOTHING, Append, Extras, Timer, after
+from holdfast.model.append import NOTHING, Append, Extras, Timer, advance_holder
 from holdfast.model.hash_chain import Head
 from holdfast.store.contract import Store
 from holdfast.testing.conformance.driver import Driver, step
@@ -84,5 +84,5 @@ async def _send(hand: Hand, append: Append, *, many: bool) -> Head:
 
 
 def _moved_on(driver: Driver, append: Append) -> Driver:
-    driver.holder = after(driver.holder, append)
+    driver.holder = advance_holder(driver.holder, append)
     return driver

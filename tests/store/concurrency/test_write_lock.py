@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import StoreBusy
-from holdfast.model.jobs import JobDraft, JobFilter, Submitted
+from holdfast.model.jobs import JobDraft, JobFilter, SubmittedJob
 from holdfast.store.contract import Store
 from holdfast.store.sqlite import executor
 from holdfast.store.sqlite.lock_holders import continue_stopped_writers
@@ -327,7 +327,7 @@ async def test_the_writer_thread_holds_its_turn_to_the_end(
         executor = sqlite_of(store)
         leave, commit = executor.write_lock.leave, executor._commit
         loop, came, left = asyncio.get_running_loop(), threading.Event(), threading.Event()
-        more: list[asyncio.Task[Submitted]] = []
+        more: list[asyncio.Task[SubmittedJob]] = []
         outside: list[bool] = []
 
         def another() -> None:

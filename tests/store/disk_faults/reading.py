@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.errors import HoldfastError, StoreCorrupt
-from holdfast.model.hash_chain import first_break, unseal
+from holdfast.model.hash_chain import find_break, unseal
 from holdfast.model.inbox import Boundary
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.model.limits import INSTANT_US_MAX
@@ -59,7 +59,7 @@ class Reader:
 
     async def _journal(self, job_id: str) -> None:
         events = await self._store.journal.read(job_id)
-        broken = first_break(job_id, events)
+        broken = find_break(job_id, events)
         if broken is not None:
             raise StoreCorrupt(f"the chain of {job_id} breaks at {broken}")
         for event in events:

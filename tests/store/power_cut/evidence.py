@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import apsw
 import msgspec
 
-from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, first_break
+from holdfast.model.hash_chain import EMPTY, Head, SealedEvent, find_break
 
 Fact: TypeAlias = tuple[str, tuple[str | int | bytes, ...]]
 """A question with its values. Once it was promised the answer has a row for ever: facts only accumulate."""
@@ -95,7 +95,7 @@ def _journal(connection: apsw.Connection, job_id: str, seq: int, hash_: bytes, l
         yield f"{job_id}: the head is at {seq}, the journal at {last.seq}"
     if any(event.body is None for event in events):
         yield f"{job_id}: a body is missing"
-    broken = first_break(job_id, events)
+    broken = find_break(job_id, events)
     if broken is not None:
         yield f"{job_id}: the chain breaks at {broken}"
     counted = [row[0] for row in _rows(connection, _LETTERS, job_id)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model.hash_chain import first_break
+from holdfast.model.hash_chain import find_break
 from holdfast.model.ids import SequentialIds
 from holdfast.model.jobs import JobDraft, JobFilter
 from holdfast.store.clock import VirtualClock
@@ -143,7 +143,7 @@ async def _go_on(path: Path) -> None:
         for record_ in await store.jobs.list(JobFilter(), limit=1000):
             journal = await store.journal.read(record_.job_id)
             assert len(journal) == record_.head_seq
-            assert first_break(record_.job_id, journal) is None
+            assert find_break(record_.job_id, journal) is None
         for session_id in ("talk", "busy"):
             view = await store.sessions.load(session_id)
             assert view is None or len(view.graph.nodes) == view.revision

@@ -13,8 +13,8 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from holdfast.engine.recovery import Rules, ruling
-from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, Timer, after, append_of
+from holdfast.engine.recovery import RecoveryRules, decide_ruling
+from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, Timer, advance_holder, append_of
 from holdfast.model.events import Event, StepFinished
 from holdfast.model.hash_chain import Head
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, JobFilter, JobHead
@@ -229,8 +229,8 @@ class JobRules(World):
     def sweep(self, limit: int, takeovers_max: int) -> None:
         """What is owed to jobs whose worker is gone, a few at a time."""
         self.touched_jobs.update(self.jobs)
-        rules = Rules(takeovers_max=takeovers_max, failed_attempts_max=2)
-        held = self.ask("journal.hold_expired", functools.partial(ruling, rules), limit=limit)
+        rules = RecoveryRules(takeovers_max=takeovers_max, failed_attempts_max=2)
+        held = self.ask("journal.hold_expired", functools.partial(decide_ruling, rules), limit=limit)
         self.trio.seen["swept"] += len(held)
 
     @rule(
@@ -289,7 +289,7 @@ class JobRules(World):
         answer = self.ask("journal.append", append)
         self.noticed(append)
         if isinstance(answer, Head) and data.draw(st.integers(0, 7)) < 7:
-            self.holders[place] = after(holder, append)
+            self.holders[place] = advance_holder(holder, append)
 
     @precondition(lambda self: self.appends)
     @rule(data=st.data())
@@ -316,7 +316,7 @@ class JobRules(World):
             self.trio.seen[f"append_many {answer.kind if isinstance(answer, Refused) else 'Head'}"] += 1
             self.noticed(append)
             if isinstance(answer, Head):
-                self.holders[place] = after(self.holders[place], append)
+                self.holders[place] = advance_holder(self.holders[place], append)
 
     @rule(data=st.data(), move=st.none() | MOVES)
     def hold(self, data: st.DataObject, move: Move | None) -> None:

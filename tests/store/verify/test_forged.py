@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from holdfast.engine.verify.concurrency_checks import LeaseSpan, most_at_once
+from holdfast.engine.verify.concurrency_checks import LeaseSpan, count_concurrent
 from holdfast.engine.verify.journal_checks import JournalLimits
 from holdfast.engine.verify.verify import verify
 from holdfast.model import events as e
@@ -420,4 +420,4 @@ def test_holds_that_meet_are_counted() -> None:
         LeaseSpan("w", "c", 15, 30),
         LeaseSpan("v", "d", 3, 3),
     ]
-    assert most_at_once(holds) == {"w": 2, "v": 1}
+    assert count_concurrent(holds) == {"w": 2, "v": 1}

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidMove, TooLarge
-from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, Timer, after, append_of
-from holdfast.model.budget import Budget, Charge, Raise
+from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, Timer, advance_holder, append_of
+from holdfast.model.budget import Budget, Charge, LimitRaise
 from holdfast.model.events import Event, JobCompleted, JobCreated, StepFinished
-from holdfast.model.hash_chain import EMPTY, Head, first_break, seal
+from holdfast.model.hash_chain import EMPTY, Head, find_break, seal
 from holdfast.model.jobs import JobDraft
 from holdfast.model.ledger import CallRow
 from holdfast.model.limits import APPEND_BYTES_MAX, EVENTS_PER_APPEND_MAX, JSON_BYTES_MAX
@@ -81,14 +81,14 @@ def test_appends_one_after_the_other_make_one_chain(batches: list[list[str]]) ->
         built = append_of(holder, steps(*names), at=at)
         assert built.seen == holder.head
         journal.extend(built.events)
-        holder = after(holder, built)
+        holder = advance_holder(holder, built)
         assert (holder.job_id, holder.namespace, holder.fence, holder.lease_token) == (
             "job_1",
             "ns",
             7,
             "token",
         )
-    assert first_break("job_1", journal) is None
+    assert find_break("job_1", journal) is None
     assert holder.head == Head(journal[-1].seq, journal[-1].hash)
 
 
@@ -140,7 +140,7 @@ CALL = CallRow(
         Extras(turn=TurnCommit(session_id="s")),
         Extras(blobs=(b"x",)),
         Extras(spend=(Charge("j", tokens=1),)),
-        Extras(raises=(Raise("j", Budget(usd=1)),)),
+        Extras(raises=(LimitRaise("j", Budget(usd=1)),)),
     ],
     ids=["calls", "timers", "children", "letters", "turn", "blobs", "spend", "raises"],
 )

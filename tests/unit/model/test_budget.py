@@ -25,10 +25,10 @@ from holdfast.model.budget import (
     Spent,
     absorb,
     add,
-    breach,
     cost,
-    dollars,
+    find_breach,
     format_amount,
+    parse_dollars,
     raise_limits,
     read,
     remaining,
@@ -94,7 +94,7 @@ def test_json_is_checked_too() -> None:
 )
 def test_money_is_exact(amount: Any, micros: int) -> None:
     """Convert amounts that floats cannot hold."""
-    assert dollars(amount) == micros
+    assert parse_dollars(amount) == micros
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_money_is_exact(amount: Any, micros: int) -> None:
 def test_other_amounts_are_refused(amount: Any) -> None:
     """Convert what is no money, negative, too fine or too much."""
     with pytest.raises(InvalidSetting):
-        dollars(amount)
+        parse_dollars(amount)
 
 
 @given(spendings, spendings, spendings)
@@ -122,15 +122,15 @@ def test_a_breach_is_the_first_limit_that_does_not_hold(budget: Budget, spent: S
         for limit in LIMITS
         if (cap := getattr(budget, limit)) is not None and getattr(spent, limit) > cap
     ]
-    found = breach(budget, spent)
+    found = find_breach(budget, spent)
     assert (found.limit if found else None) == (over[0] if over else None)
 
 
 def test_asking_ahead_stops_the_call_that_would_go_over() -> None:
     """Spend 40 of 40 calls: fine as it is, a breach with one more."""
     budget, spent = Budget(tool_calls=40), Spent(tool_calls=40)
-    assert breach(budget, spent) is None
-    assert breach(budget, spent, ahead=Spent(tool_calls=1)) == Breach("tool_calls", 40, 41)
+    assert find_breach(budget, spent) is None
+    assert find_breach(budget, spent, ahead=Spent(tool_calls=1)) == Breach("tool_calls", 40, 41)
 
 
 def test_a_breach_reads_well() -> None:

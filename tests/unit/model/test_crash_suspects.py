@@ -30,7 +30,7 @@ from holdfast.model.events import Event, JobClaimed, JobReleased, JobRequeued, S
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import Status
 from holdfast.model.time import DAY, HOUR, MINUTE
-from holdfast.model.worker_identity import Identity, short, worker_name
+from holdfast.model.worker_identity import Identity, short_name, worker_name
 
 NOW = 1_000 * DAY
 
@@ -104,7 +104,7 @@ def test_kills_alone_count_since_the_last_progress_or_new_beginning() -> None:
 def test_the_name_of_a_lone_worker_names_its_parent(label: str, pid: int) -> None:
     name = worker_name(lone_label(f"w{label}w", pid), Identity("boot", 1, 4711, 99))
     assert find_parent(name) == pid
-    assert short(name).endswith(":4711")
+    assert short_name(name).endswith(":4711")
 
 
 def test_other_names_have_no_parent() -> None:

@@ -23,7 +23,7 @@ from holdfast.model.hash_chain import (
     SealedEvent,
     body_of,
     body_of_step,
-    first_break,
+    find_break,
     seal,
     unseal,
 )
@@ -290,14 +290,14 @@ def test_a_journal_grows_the_same_in_one_append_or_in_two(events: list[e.StepFin
     assert (first + second, end) == (whole, head)
     assert [event.seq for event in whole] == [*range(1, len(events) + 1)]
     assert head == Head(whole[-1].seq, whole[-1].hash)
-    assert first_break(JOB, whole) is None
-    assert first_break(JOB, second, middle) is None
+    assert find_break(JOB, whole) is None
+    assert find_break(JOB, second, middle) is None
 
 
 def test_sealing_nothing_moves_no_head() -> None:
     """Seal an empty append."""
     assert seal(JOB, EMPTY, 1, 1, []) == ((), EMPTY)
-    assert first_break(JOB, []) is None
+    assert find_break(JOB, []) is None
 
 
 @given(journals, st.data())
@@ -319,7 +319,7 @@ def test_any_single_change_is_found_where_it_is(events: list[e.StepFinished], da
     name = data.draw(st.sampled_from([*change]))
     value = data.draw(change[name].filter(lambda value: value != getattr(victim, name)))
     sealed[place] = msgspec.structs.replace(victim, **{name: value})
-    assert first_break(JOB, sealed) == sealed[place].seq
+    assert find_break(JOB, sealed) == sealed[place].seq
 
 
 @given(journals, st.sets(st.integers(0, 5)))
@@ -329,7 +329,7 @@ def test_erased_bodies_still_verify(events: list[e.StepFinished], erased: set[in
         msgspec.structs.replace(event, body=None) if place in erased else event
         for place, event in enumerate(sealed_journal(events))
     ]
-    assert first_break(JOB, sealed) is None
+    assert find_break(JOB, sealed) is None
 
 
 def _without_third(sealed: list[SealedEvent]) -> list[SealedEvent]:
@@ -399,14 +399,14 @@ def test_a_journal_that_was_rearranged_is_found(
 ) -> None:
     """Cut, swap, repeat and forge inside a journal of five events."""
     sealed = sealed_journal([e.StepFinished(str(n), "") for n in range(1, 6)])
-    assert first_break(JOB, tampered(sealed)) == breaks_at
+    assert find_break(JOB, tampered(sealed)) == breaks_at
 
 
 def test_a_journal_belongs_to_its_job() -> None:
     """Read a journal as that of another job, also of one whose name runs into the number."""
     sealed = sealed_journal([e.JobCreated("k"), e.JobClaimed("w")])
-    assert first_break("job_2", sealed) == 1
-    assert first_break("job_1/1", sealed) == 1
+    assert find_break("job_2", sealed) == 1
+    assert find_break("job_1/1", sealed) == 1
 
 
 def test_only_the_head_knows_where_a_journal_ends() -> None:
@@ -414,8 +414,8 @@ def test_only_the_head_knows_where_a_journal_ends() -> None:
     events: list[Event] = [e.JobCreated("k"), e.JobClaimed("w"), e.JobFailure("no")]
     sealed, head = seal(JOB, EMPTY, 3, 1_000, events)
     rewritten, other = seal(JOB, EMPTY, 3, 1_000, [*events[:2], e.JobCompleted("yes")])
-    assert first_break(JOB, sealed[:2]) is None
-    assert first_break(JOB, rewritten) is None
+    assert find_break(JOB, sealed[:2]) is None
+    assert find_break(JOB, rewritten) is None
     assert head not in {other, Head(2, sealed[1].hash)}
 
 
@@ -441,7 +441,7 @@ def test_events_written_by_the_first_version_are_read_for_ever() -> None:
         body, hash_ = entry["body"].encode(), bytes.fromhex(entry["hash"])
         digest = hashlib.sha256(body).digest()
         sealed = SealedEvent(42, entry["type"], entry["version"], FENCE, AT, body, digest, hash_)
-        assert first_break("job_golden", [sealed], BEFORE) is None, entry
+        assert find_break("job_golden", [sealed], BEFORE) is None, entry
         event = unseal(sealed)
         for name, value in entry["fields"].items():
             assert canonical.encode(getattr(event, name)) == canonical.encode(value), (name, entry)

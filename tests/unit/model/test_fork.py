@@ -9,7 +9,7 @@ import pytest
 from holdfast.errors import InvalidMove
 from holdfast.model import events as e
 from holdfast.model import job_state
-from holdfast.model.fork import ForkedEvent, Taken, fork_point, take_history
+from holdfast.model.fork import ForkedEvent, SharedHistory, fork_point, take_history
 from holdfast.model.ledger import idempotency_key
 from holdfast.model.replay_history import History, history_of
 
@@ -20,23 +20,23 @@ def facts(*events: e.Event) -> list[ForkedEvent]:
     return [ForkedEvent(seq, 100 + seq, event) for seq, event in enumerate((*BORN, *events), 1)]
 
 
-def taken(*events: e.Event, before: int | None = None) -> Taken:
+def taken(*events: e.Event, before: int | None = None) -> SharedHistory:
     journal = facts(*events)
     return take_history(journal, before or len(journal) + 1, job_id="fork", namespace="default")
 
 
-def told(past: Taken) -> Sequence[e.Event]:
+def told(past: SharedHistory) -> Sequence[e.Event]:
     """What was taken over, without the holds around it."""
     facts = [event for hold in past.holds for event, _ in hold]
     return [event for event in facts if not isinstance(event, e.JobClaimed | e.JobReleased)]
 
 
-def history(past: Taken) -> History:
+def history(past: SharedHistory) -> History:
     """What a run of the fork begins with."""
     return history_of((seq, event, seq) for seq, event in enumerate(told(past), 1))
 
 
-def folded(past: Taken) -> job_state.JobState:
+def folded(past: SharedHistory) -> job_state.JobState:
     """The journal that begins like this; raises if it is none."""
     journal: list[tuple[int, e.Event]] = [(1, e.JobCreated("k"))]
     for fence, hold in enumerate(past.holds, 2):

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidName
-from holdfast.model.worker_identity import Identity, Sight, identity_in, is_dead, short, worker_name
+from holdfast.model.worker_identity import (
+    Identity,
+    ProcessStatus,
+    identity_in,
+    is_dead,
+    short_name,
+    worker_name,
+)
 
 HERE = Identity("0f3c-boot", 4026531836, 100, 5000)
 DEAD = Identity("0f3c-boot", 4026531836, 4711, 88123)
@@ -53,22 +60,24 @@ def test_a_name_that_is_too_long_is_refused() -> None:
 @pytest.mark.parametrize(
     "here, seen, dead",
     [
-        (HERE, Sight.GONE, True),
+        (HERE, ProcessStatus.GONE, True),
         (HERE, 88124, True),  # the pid is used again
         (HERE, 88123, False),  # that very process
-        (HERE, Sight.UNKNOWN, False),
-        (Identity("other-boot", HERE.space, 100, 5000), Sight.GONE, False),
+        (HERE, ProcessStatus.UNKNOWN, False),
+        (Identity("other-boot", HERE.space, 100, 5000), ProcessStatus.GONE, False),
         (
             Identity(HERE.boot, 4026532999, 100, 5000),
-            Sight.GONE,
+            ProcessStatus.GONE,
             False,
         ),  # another container counts other pids
     ],
 )
-def test_only_a_neighbour_is_proven_dead(here: Identity, seen: int | Sight, dead: bool) -> None:
+def test_only_a_neighbour_is_proven_dead(here: Identity, seen: int | ProcessStatus, dead: bool) -> None:
     assert is_dead(DEAD, here, seen) is dead
 
 
 def test_people_read_the_label_and_the_pid() -> None:
-    assert short(worker_name("mail-crew", Identity("boot-1", 4026531836, 4711, 88123))) == "mail-crew:4711"
-    assert short("chosen freely") == "chosen freely"
+    assert (
+        short_name(worker_name("mail-crew", Identity("boot-1", 4026531836, 4711, 88123))) == "mail-crew:4711"
+    )
+    assert short_name("chosen freely") == "chosen freely"

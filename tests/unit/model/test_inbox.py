@@ -28,7 +28,7 @@ from holdfast.model.inbox import (
     check_draft,
     claim_id,
     group,
-    takeable,
+    select_candidates,
 )
 
 EARLIEST, AFTER_COMMIT = Delivery
@@ -51,7 +51,7 @@ def queue(*described: tuple[Delivery, SlotPolicy, str]) -> list[Candidate]:
 
 
 def taken(candidates: Sequence[Candidate], boundary: Boundary = IDLE, most: int = 10) -> list[str]:
-    return [candidate.batch_id for candidate in takeable(candidates, boundary, most)]
+    return [candidate.batch_id for candidate in select_candidates(candidates, boundary, most)]
 
 
 def lawful(
@@ -87,7 +87,7 @@ def test_a_claim_takes_the_most_that_is_lawful(
         if subset and lawful(subset, candidates, boundary, most)
     )
     best = max(subsets, key=len, default=())
-    assert takeable(candidates, boundary, most) == best
+    assert select_candidates(candidates, boundary, most) == best
 
 
 def test_an_exclusive_batch_is_alone() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import CallFailed, InvalidSetting, JobFailed, JobTimedOut
-from holdfast.model.checkpoint_snapshot import carry, take_snapshot
+from holdfast.model.checkpoint_snapshot import restore_snapshot, take_snapshot
 from holdfast.model.events import JobClaimed, JobCreated, JobRequeued
 from holdfast.model.job_deadline import JobDeadline, find_deadline, parse_timeout, wake_by
 from holdfast.model.replay_history import History, history_of
@@ -60,7 +60,7 @@ def test_only_a_person_moves_it() -> None:
     carried = take_snapshot(history)
     assert carried is not None
     later = History()
-    carry(carried, later)
+    restore_snapshot(carried, later)
     assert later.resumed_at == T + 5
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from holdfast.model.json_schema import misfit
+from holdfast.model.json_schema import find_fault
 
 TREE = {
     "$ref": "#/$defs/Tree",
@@ -72,7 +72,10 @@ VALUES: list[Any] = [
 def test_the_verdict_is_that_of_a_validator(schema: Any) -> None:
     validator = jsonschema_rs.validator_for(schema)
     for value in VALUES:
-        assert (misfit(value, schema) is None) == validator.is_valid(value), (value, misfit(value, schema))
+        assert (find_fault(value, schema) is None) == validator.is_valid(value), (
+            value,
+            find_fault(value, schema),
+        )
 
 
 @pytest.mark.parametrize(
@@ -89,11 +92,11 @@ def test_the_verdict_is_that_of_a_validator(schema: Any) -> None:
     ],
 )
 def test_what_is_wrong_is_said_in_words(schema: Any, value: Any, words: str) -> None:
-    assert misfit(value, schema) == words
+    assert find_fault(value, schema) == words
 
 
 def test_what_it_does_not_know_passes() -> None:
-    assert misfit("x", None) is None
-    assert misfit("x", {"format": "date", "pattern": "^y"}) is None
+    assert find_fault("x", None) is None
+    assert find_fault("x", {"format": "date", "pattern": "^y"}) is None
     endless = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
-    assert misfit("x", endless) is None
+    assert find_fault("x", endless) is None

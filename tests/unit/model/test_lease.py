@@ -14,12 +14,12 @@ from holdfast.model.lease import (
     RENEW_EVERY_US,
     STOP_AHEAD_US,
     TAKEOVERS_MAX,
-    by_age,
     epoch_of,
     floor,
     is_live,
     is_poison,
     may_fire,
+    takes_oldest,
 )
 from holdfast.model.states import Status
 from holdfast.model.time import SECOND
@@ -122,6 +122,6 @@ def test_takeovers_alone_are_no_poison(takeovers: int) -> None:
 @given(st.integers(0, 10**9))
 def test_one_claim_in_eight_goes_by_age(start: int) -> None:
     """Look at any eight claims in a row: exactly one of them, and never the very first of a worker."""
-    assert sum(by_age(start + nth) for nth in range(AGE_TURN_EVERY)) == 1
+    assert sum(takes_oldest(start + nth) for nth in range(AGE_TURN_EVERY)) == 1
     assert AGE_TURN_EVERY == 8
-    assert not by_age(0)
+    assert not takes_oldest(0)

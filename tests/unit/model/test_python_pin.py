@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from holdfast.model.python_pin import HERE, misfit
+from holdfast.model.python_pin import HERE, find_misfit
 
 
 def test_this_python_is_named_by_its_minor_version() -> None:
@@ -19,7 +19,7 @@ def test_this_python_is_named_by_its_minor_version() -> None:
 def test_the_same_an_unknown_and_an_accepted_python_may(
     pinned: str | None, here: str, accepted: set[str]
 ) -> None:
-    assert misfit(pinned, here, accepted) is None
+    assert find_misfit(pinned, here, accepted) is None
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_the_same_an_unknown_and_an_accepted_python_may(
 def test_another_may_not_and_the_report_says_which_is_needed(
     pinned: str, here: str, accepted: set[str]
 ) -> None:
-    report = misfit(pinned, here, accepted)
+    report = find_misfit(pinned, here, accepted)
     assert report is not None
     assert (report["needs_python"], report["found_python"]) == (pinned, here)
     assert f"Python {pinned}" in report["why"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast.errors import InvalidName, InvalidPayload
 from holdfast.model import canonical, redaction
 from holdfast.model.events import StepFinished
-from holdfast.model.hash_chain import EMPTY, first_break, seal, unseal
+from holdfast.model.hash_chain import EMPTY, find_break, seal, unseal
 from holdfast.model.ids import check_name
 from holdfast.model.redaction import Redactor
 from holdfast.model.session import TurnCommit, Usage, check_commit
@@ -37,11 +37,11 @@ TOKENS = {
 
 @pytest.fixture(autouse=True)
 def usual_rules() -> Iterator[None]:
-    before = redaction.use(
+    before = redaction.set_redactor(
         Redactor({"stripe": "correct-horse-battery", "pin": "hunter2!", "odd": 'a"b\\c\n€-d'})
     )
     yield
-    redaction.use(before)
+    redaction.set_redactor(before)
 
 
 @pytest.mark.parametrize("label", TOKENS)
@@ -135,7 +135,7 @@ def test_headers_and_fields() -> None:
         "password": "plain",
         "pairs": {"request_headers": [["Cookie", "[redacted:cookie]"], ["A", "b"]]},
     }
-    redaction.use(Redactor(fields=redaction.FIELDS))
+    redaction.set_redactor(Redactor(fields=redaction.FIELDS))
     assert canonical.decode(
         canonical.encode({"Password": "plain", "max_tokens": 5, "client-secret": "x"})
     ) == {
@@ -158,14 +158,14 @@ def test_two_secrets_as_keys_are_two_keys() -> None:
 def test_a_chain_is_over_what_is_stored() -> None:
     event = StepFinished("0/a#1", "d", result={"key": TOKENS["api-key"]})
     sealed, _ = seal("job", EMPTY, 1, 1, [event])
-    assert first_break("job", sealed) is None
+    assert find_break("job", sealed) is None
     assert unseal(sealed[0]) == StepFinished("0/a#1", "d", result={"key": "[redacted:api-key]"})
 
 
 def test_a_digest_does_not_depend_on_the_value_of_a_known_secret() -> None:
     """So a secret may be changed while jobs that use it are under way."""
     before = canonical.digest_of({"token": "correct-horse-battery"})
-    redaction.use(Redactor({"stripe": "another-horse-entirely"}))
+    redaction.set_redactor(Redactor({"stripe": "another-horse-entirely"}))
     assert canonical.digest_of({"token": "another-horse-entirely"}) == before
 
 
@@ -180,7 +180,7 @@ def test_names_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("value", ["short", "succeeded", "args_digest", "step_key"])
 def test_words_that_journals_are_made_of_are_not_looked_for(value: str) -> None:
-    redaction.use(Redactor({"silly": value}))
+    redaction.set_redactor(Redactor({"silly": value}))
     event = StepFinished("0/a#1", "d" * 64, outcome="succeeded", result={"args_digest_of": value})
     sealed, _ = seal("job", EMPTY, 1, 1, [event])
     assert unseal(sealed[0]) == event
@@ -188,8 +188,8 @@ def test_words_that_journals_are_made_of_are_not_looked_for(value: str) -> None:
 
 def test_bytes_of_any_kind() -> None:
     data = b"\xff\x00" + TOKENS["aws-key"].encode() + b" \xfe"
-    assert redaction.here().data(data) == b"\xff\x00[redacted:aws-key] \xfe"
-    assert redaction.here().data(b"\xff\x00plain") == b"\xff\x00plain"
+    assert redaction.get_redactor().data(data) == b"\xff\x00[redacted:aws-key] \xfe"
+    assert redaction.get_redactor().data(b"\xff\x00plain") == b"\xff\x00plain"
 
 
 _JSON = st.recursive(
@@ -201,9 +201,9 @@ _JSON = st.recursive(
 
 @given(_JSON)
 def test_what_holds_no_secret_is_written_as_ever(value: Any) -> None:
-    before = redaction.use(Redactor(shapes=(), headers=frozenset()))
+    before = redaction.set_redactor(Redactor(shapes=(), headers=frozenset()))
     plain = canonical.encode(value)
-    redaction.use(before)
+    redaction.set_redactor(before)
     assert canonical.encode(value) == plain
 
 
@@ -221,6 +221,6 @@ def test_nothing_is_left_of_a_secret_and_saying_it_again_changes_nothing(
 @pytest.mark.parametrize("rule", ["values", "shapes"])
 def test_without_the_rule_it_is_written(rule: str) -> None:
     """What the tests above would see if nothing were done."""
-    redaction.use(Redactor(shapes=() if rule == "shapes" else redaction.SHAPES))
+    redaction.set_redactor(Redactor(shapes=() if rule == "shapes" else redaction.SHAPES))
     text = TOKENS["aws-key"] if rule == "shapes" else "correct-horse-battery"
     assert canonical.decode(canonical.encode([text])) == [text]

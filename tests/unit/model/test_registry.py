@@ -12,8 +12,8 @@ from holdfast.errors import HoldfastError
 from holdfast.model.agent_registry import (
     AgentEntry,
     AgentStatus,
-    Changes,
-    Seen,
+    EntryChanges,
+    StoredEntry,
     apply_changes,
     get_last_heartbeat,
     make_entry,
@@ -82,7 +82,7 @@ def test_silence_decides_who_is_there() -> None:
         (3 * SECOND, "offline"),
         (DAY, "offline"),
     ):
-        assert status_of(Seen(entry=entry, revision=1, heard_at=NOW - silent), NOW) == expected
+        assert status_of(StoredEntry(entry=entry, revision=1, heard_at=NOW - silent), NOW) == expected
 
 
 def test_nobody_is_heard_in_the_future() -> None:
@@ -95,7 +95,7 @@ def test_nobody_is_heard_in_the_future() -> None:
 def test_a_beat_and_a_change_touch_only_their_own() -> None:
     entry = make_entry(read_entry(json.dumps(TOLD).encode()), None, NOW)
     beat = record_heartbeat(NOW + SECOND, AgentStatus.BUSY, 2)
-    change = apply_changes(Changes(handle="anna", capabilities=("dig",)), NOW)
+    change = apply_changes(EntryChanges(handle="anna", capabilities=("dig",)), NOW)
     one, other = beat(change(entry)), change(beat(entry))
     assert one.handle == other.handle == "anna"
     assert one.status == other.status == AgentStatus.BUSY

@@ -11,9 +11,9 @@ from holdfast.errors import InvalidSetting
 from holdfast.model.events import EVENTS
 from holdfast.model.retention import (
     ERASABLE,
-    How,
+    PruneMode,
     RetentionPolicy,
-    Standing,
+    RetentionRow,
     check_policy,
     find_reason_to_keep,
 )
@@ -22,8 +22,8 @@ from holdfast.model.time import DAY
 
 NOW = 1000 * DAY
 ERASE = RetentionPolicy(older_than_us=30 * DAY)
-REMOVE = RetentionPolicy(older_than_us=30 * DAY, how=How.REMOVE)
-FREE = Standing(
+REMOVE = RetentionPolicy(older_than_us=30 * DAY, how=PruneMode.REMOVE)
+FREE = RetentionRow(
     job_id="job",
     namespace="default",
     kind="errand",
@@ -80,7 +80,7 @@ def test_removing_asks_for_more_than_erasing() -> None:
 
 
 def test_what_was_done_is_not_done_again() -> None:
-    erased = msgspec.structs.replace(FREE, pruned=How.ERASE)
+    erased = msgspec.structs.replace(FREE, pruned=PruneMode.ERASE)
     assert find_reason_to_keep(erased, ERASE, now=NOW) == "done before"
     assert find_reason_to_keep(erased, REMOVE, now=NOW) is None
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InvalidSetting, Refused
 from holdfast.model.limits import ATTEMPTS_MAX, DURATION_US_MAX, RETRY_AFTER_US_MAX
-from holdfast.model.retry import CALL_RETRY, Backoff, Retry, ceiling, delay, is_exhausted, is_transient
+from holdfast.model.retry import CALL_RETRY, Backoff, Retry, delay, is_exhausted, is_transient, longest_delay
 from holdfast.model.time import DAY, MINUTE, SECOND
 
 fractions = st.floats(0, 1)
@@ -29,15 +29,15 @@ policies = st.builds(
 @given(policies, st.integers(1, 10**9), fractions)
 def test_a_delay_lies_between_nothing_and_the_cap(policy: Backoff, attempt: int, fraction: float) -> None:
     """Draw policies with absurd factors and attempts: no overflow, never above the ceiling, which never shrinks."""
-    longest = ceiling(policy, attempt)
+    longest = longest_delay(policy, attempt)
     assert 0 <= delay(policy, attempt, fraction) <= longest <= policy.cap_us
-    assert longest <= ceiling(policy, attempt + 1)
+    assert longest <= longest_delay(policy, attempt + 1)
 
 
 @pytest.mark.parametrize("attempt, longest", [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (1000, 60)])
 def test_the_ceiling_doubles_up_to_the_cap(attempt: int, longest: int) -> None:
     """Compare with the textbook table, in seconds."""
-    assert ceiling(Backoff(), attempt) == longest * SECOND
+    assert longest_delay(Backoff(), attempt) == longest * SECOND
 
 
 def test_full_jitter_spreads_over_the_whole_delay() -> None:
@@ -59,7 +59,7 @@ def test_retry_after_is_never_undercut(fraction: float, retry_after_us: int) -> 
     policy = Backoff()
     wait = delay(policy, 3, fraction, retry_after_us)
     assert wait >= min(retry_after_us, RETRY_AFTER_US_MAX)
-    assert wait <= max(0, min(retry_after_us, RETRY_AFTER_US_MAX)) + ceiling(policy, 3)
+    assert wait <= max(0, min(retry_after_us, RETRY_AFTER_US_MAX)) + longest_delay(policy, 3)
 
 
 def test_clients_told_the_same_do_not_return_together() -> None:

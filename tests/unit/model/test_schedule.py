@@ -8,11 +8,11 @@ from holdfast.errors import InvalidName, InvalidPayload, InvalidSetting
 from holdfast.model.schedule import (
     LATE_US,
     CatchUp,
-    Decision,
     Schedule,
+    ScheduleDecision,
     check_schedule,
     decide,
-    job_of,
+    make_job,
     parse_catch_up,
 )
 from holdfast.model.time import HOUR, MINUTE
@@ -38,7 +38,7 @@ def schedule(catch_up: CatchUp = CatchUp.SKIP, **fields: object) -> Schedule:
 @pytest.mark.parametrize("catch_up", CatchUp)
 @pytest.mark.parametrize("late", [0, 1, LATE_US])
 def test_on_time_it_fires_whatever_its_catch_up(catch_up: CatchUp, late: int) -> None:
-    assert decide(schedule(catch_up), NOON + late, hourly) == Decision(NOON, NOON + HOUR)
+    assert decide(schedule(catch_up), NOON + late, hourly) == ScheduleDecision(NOON, NOON + HOUR)
 
 
 @pytest.mark.parametrize("catch_up", CatchUp)
@@ -72,7 +72,7 @@ def test_back_just_in_time_for_an_instant() -> None:
 
 def test_the_job_of_an_instant_has_its_key() -> None:
     one = schedule(input={"a": 1}, queue="q", priority=9, namespace="n", python_version="3.12")
-    draft = job_of(one, 0)
+    draft = make_job(one, 0)
     assert draft.request_key == "s@1970-01-01T00:00:00.000000Z"
     assert (draft.kind, draft.input, draft.queue, draft.priority) == ("k", {"a": 1}, "q", 9)
     assert (draft.namespace, draft.python_version) == ("n", "3.12")

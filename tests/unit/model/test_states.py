@@ -14,7 +14,7 @@ from holdfast.model.states import (
     MailKind,
     Status,
     WaitReason,
-    move,
+    next_status,
     parse_status,
     wakes,
 )
@@ -64,7 +64,7 @@ def drawn(event_type: str, status: Status | None) -> str | None:
 def test_the_table_is_the_picture(event_type: str) -> None:
     """Follow every event from every status, and from nowhere."""
     for status in STATUSES:
-        assert move(status, event_type) == drawn(event_type, status), f"{event_type} after {status}"
+        assert next_status(status, event_type) == drawn(event_type, status), f"{event_type} after {status}"
 
 
 def test_every_event_is_in_one_of_the_tables() -> None:
@@ -77,13 +77,13 @@ def test_every_event_is_in_one_of_the_tables() -> None:
 @pytest.mark.parametrize("status", sorted(TERMINAL))
 def test_what_is_over_stays_over(status: Status) -> None:
     """Offer every event, and one that nobody knows, to a job that has ended."""
-    assert [name for name in [*EVENTS, "unheard_of"] if move(status, name) is not None] == []
+    assert [name for name in [*EVENTS, "unheard_of"] if next_status(status, name) is not None] == []
 
 
 def test_a_job_begins_once_and_with_its_creation() -> None:
     """Offer every event to an empty journal, and a second creation to every status."""
-    assert [name for name in EVENTS if move(None, name) is not None] == ["job_created"]
-    assert [status for status in STATUSES if move(status, "job_created") is not None] == [None]
+    assert [name for name in EVENTS if next_status(None, name) is not None] == ["job_created"]
+    assert [status for status in STATUSES if next_status(status, "job_created") is not None] == [None]
 
 
 def test_every_status_is_reached_and_every_unfinished_job_can_end() -> None:
@@ -95,7 +95,7 @@ def test_every_status_is_reached_and_every_unfinished_job_can_end() -> None:
         while todo:
             here = todo.pop()
             for name in EVENTS:
-                after = move(here, name)
+                after = next_status(here, name)
                 if after is not None and after not in seen:
                     seen.add(after)
                     todo.append(after)

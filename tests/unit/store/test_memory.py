@@ -31,7 +31,7 @@ from holdfast.errors import (
 from holdfast.model import events as e
 from holdfast.model import lease
 from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, Timer, append_of
-from holdfast.model.hash_chain import Head, first_break, unseal
+from holdfast.model.hash_chain import Head, find_break, unseal
 from holdfast.model.ids import SequentialIds
 from holdfast.model.inbox import (
     BatchDraft,
@@ -43,7 +43,7 @@ from holdfast.model.inbox import (
     ItemDraft,
     SlotPolicy,
     group,
-    takeable,
+    select_candidates,
 )
 from holdfast.model.jobs import JobDraft, JobFilter, JobHead
 from holdfast.model.lease import Grant
@@ -51,7 +51,7 @@ from holdfast.model.ledger import CallRow
 from holdfast.model.limits import BLOB_BYTES_MAX, PAYLOAD_INLINE_BYTES
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.session import (
-    Collected,
+    CollectionResult,
     Frame,
     SessionCheckpoint,
     SessionMeta,
@@ -300,7 +300,7 @@ async def test_an_append_is_written_once(store: Store) -> None:
     assert snapshot(store) == before
     written = await store.journal.read("a")
     assert [event.type for event in written] == ["job_created", "job_claimed", "job_completed"]
-    assert first_break("a", written) is None
+    assert find_break("a", written) is None
     head = await store.jobs.head("a")
     assert (head.status, head.lease_token, head.lease_owner, head.lease_expires_at) == (
         Status.COMPLETED,
@@ -528,7 +528,7 @@ async def test_the_selection_agrees_with_the_model(store: Store, boundary: Bound
             Candidate(b.batch_id, b.enqueue_seq, b.delivery, b.slot, b.merge_key, 0)
             for b in (r.batch for r in queue)
         ]
-        expected = [candidate.batch_id for candidate in takeable(candidates, boundary, most)]
+        expected = [candidate.batch_id for candidate in select_candidates(candidates, boundary, most)]
         assert [row.batch.batch_id for row in _take(list(queue), boundary, most)] == expected
 
 
@@ -641,11 +641,11 @@ async def test_gc_keeps_what_is_used_and_what_is_young(store: Store, clock: Virt
     old = await store.blobs.put(b"old")
     clock.advance(SECOND)
     young = await store.blobs.put(b"young")
-    assert await store.sessions.gc(older_than_us=SECOND) == Collected(roots=7, retained=1, deleted=1)
+    assert await store.sessions.gc(older_than_us=SECOND) == CollectionResult(roots=7, retained=1, deleted=1)
     assert (await store.blobs.has(old), await store.blobs.has(young)) == (False, True)
     await store.sessions.commit(TurnCommit(session_id="s", replace=True))
     await store.attachments.forget("a1")
-    assert await store.sessions.gc() == Collected(roots=4, retained=0, deleted=4)
+    assert await store.sessions.gc() == CollectionResult(roots=4, retained=0, deleted=4)
 
 
 async def test_attachments_are_stamped_by_their_turn(store: Store, clock: VirtualClock) -> None:

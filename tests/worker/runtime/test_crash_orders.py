@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine.crash_points import Point, crash_points, nothing
+from holdfast.engine.crash_points import Point, crash_points, ignore_point
 from holdfast.errors import InvalidSetting
 from holdfast.model.ids import RandomIds
 from holdfast.model.jobs import JobDraft
-from holdfast.runtime.crash_injection import crashing, is_meant, points_of
+from holdfast.runtime.crash_injection import add_crash_points, matches_tool, parse_points
 from holdfast.runtime.process import open_process
 from holdfast.store.clock import SystemClock
 from holdfast.store.interceptor import InterceptedStore
@@ -22,7 +22,7 @@ BOTH = pytest.mark.parametrize("prefix", ["HOLDFAST_TEST_", "UA_TEST_"])
 def deaths(environ: dict[str, str], *reached: tuple[Point, str]) -> list[str]:
     """Where the process would have died on its way past these points."""
     died: list[str] = []
-    points = points_of(environ, died.append)
+    points = parse_points(environ, died.append)
     for point, tool in reached:
         points(point, tool)
     return died
@@ -31,7 +31,7 @@ def deaths(environ: dict[str, str], *reached: tuple[Point, str]) -> list[str]:
 async def deaths_at(environ: dict[str, str], jobs: int) -> list[str]:
     """Where it would have died while it submitted so many jobs, one by one."""
     died: list[str] = []
-    store = crashing(MemoryStore(SystemClock(), RandomIds()), environ, died.append)
+    store = add_crash_points(MemoryStore(SystemClock(), RandomIds()), environ, died.append)
     for number in range(jobs):
         await store.jobs.submit(JobDraft(kind="work", input=number))
         died.append(f"job {number + 1}")
@@ -44,9 +44,9 @@ EVERYWHERE = tuple((point, tool) for tool in ("look", "send_mail") for point in 
 def test_nothing_ordered_costs_nothing() -> None:
     """Not a function that does nothing, but the very one that the engine knows to skip; and the store itself."""
     store = MemoryStore(SystemClock(), RandomIds())
-    assert points_of({}) is nothing
-    assert crashing(store, {}) is store
-    assert points_of({"HOLDFAST_TEST_CRASH_AT": "", "HOLDFAST_TEST_CRASH_AFTER_TOOL": ""}) is nothing
+    assert parse_points({}) is ignore_point
+    assert add_crash_points(store, {}) is store
+    assert parse_points({"HOLDFAST_TEST_CRASH_AT": "", "HOLDFAST_TEST_CRASH_AFTER_TOOL": ""}) is ignore_point
 
 
 @BOTH
@@ -62,7 +62,7 @@ def test_without_a_stage_it_is_right_after_success() -> None:
 
 
 def test_a_stage_without_a_tool_orders_nothing() -> None:
-    assert points_of({"HOLDFAST_TEST_CRASH_STAGE": "before_intent"}) is nothing
+    assert parse_points({"HOLDFAST_TEST_CRASH_STAGE": "before_intent"}) is ignore_point
 
 
 @BOTH
@@ -83,9 +83,11 @@ async def test_the_store_at_the_nth_time(prefix: str) -> None:
 async def test_a_point_around_an_effect_leaves_the_store_alone() -> None:
     """And a point of the store leaves effects alone."""
     store = MemoryStore(SystemClock(), RandomIds())
-    assert crashing(store, {"HOLDFAST_TEST_CRASH_AT": "before_intent"}) is store
-    assert isinstance(crashing(store, {"HOLDFAST_TEST_CRASH_AT": "jobs.submit:after"}), InterceptedStore)
-    assert points_of({"HOLDFAST_TEST_CRASH_AT": "jobs.submit:after"}) is nothing
+    assert add_crash_points(store, {"HOLDFAST_TEST_CRASH_AT": "before_intent"}) is store
+    assert isinstance(
+        add_crash_points(store, {"HOLDFAST_TEST_CRASH_AT": "jobs.submit:after"}), InterceptedStore
+    )
+    assert parse_points({"HOLDFAST_TEST_CRASH_AT": "jobs.submit:after"}) is ignore_point
 
 
 def test_both_orders_hold() -> None:
@@ -98,7 +100,9 @@ def test_every_listed_point_can_be_ordered() -> None:
     for point in crash_points():
         environ = {"HOLDFAST_TEST_CRASH_AT": f"{point}#1"}
         store = MemoryStore(SystemClock(), RandomIds())
-        assert (points_of(environ) is nothing) == isinstance(crashing(store, environ), InterceptedStore)
+        assert (parse_points(environ) is ignore_point) == isinstance(
+            add_crash_points(store, environ), InterceptedStore
+        )
 
 
 @pytest.mark.parametrize(
@@ -117,7 +121,7 @@ def test_every_listed_point_can_be_ordered() -> None:
 def test_what_cannot_be_meant_is_refused(name: str, value: str, says: str, hint: str) -> None:
     environ = {"HOLDFAST_TEST_CRASH_AFTER_TOOL": "send_mail", f"HOLDFAST_TEST_{name}": value}
     with pytest.raises(InvalidSetting) as refused:
-        points_of(environ)
+        parse_points(environ)
     assert says in str(refused.value)
     assert f"{value!r}" in str(refused.value)
     assert hint in refused.value.hint
@@ -148,9 +152,9 @@ async def test_a_process_with_a_wrong_order_does_not_open_its_store(
     ],
 )
 def test_how_names_are_compared(wanted: str, name: str, raw: bool, slug: bool) -> None:
-    assert is_meant(wanted, name, "raw") is raw
-    assert is_meant(wanted, name, "slug") is slug
-    assert is_meant(wanted, name, "any") is (raw or slug)
+    assert matches_tool(wanted, name, "raw") is raw
+    assert matches_tool(wanted, name, "slug") is slug
+    assert matches_tool(wanted, name, "any") is (raw or slug)
     for match, meant in (("raw", raw), ("slug", slug), ("any", raw or slug)):
         environ = {"HOLDFAST_TEST_CRASH_AFTER_TOOL": wanted, "HOLDFAST_TEST_CRASH_MATCH": match}
         assert bool(deaths(environ, (Point.AFTER_SUCCESS, name))) is meant

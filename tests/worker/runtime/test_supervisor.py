@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from holdfast.runtime import supervisor as supervising
-from holdfast.runtime.supervisor import Part, Supervisor
+from holdfast.runtime.supervisor import SupervisedProcess, Supervisor
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.store("memory")]
 
@@ -23,7 +23,7 @@ class Heard:
     def __init__(self, code: str) -> None:
         self.lines: asyncio.Queue[str] = asyncio.Queue()
         self.ups = 0
-        part = Part("part", (sys.executable, "-c", READY + code))
+        part = SupervisedProcess("part", (sys.executable, "-c", READY + code))
         self.supervisor = Supervisor([part], self.lines.put_nowait, self._up)
 
     def _up(self) -> None:

@@ -24,7 +24,7 @@ from holdfast.model.jobs import JobDraft
 from holdfast.model.time import MINUTE
 from holdfast.runtime import open_store, tracing
 from holdfast.runtime.process import Process, open_process
-from holdfast.runtime.tracing import Both, Spans, add_spans, is_wanted, span_id_of, trace_id_of
+from holdfast.runtime.tracing import CombinedTelemetry, Spans, add_spans, is_wanted, span_id_of, trace_id_of
 from holdfast.server.metrics.meter import Metrics
 from holdfast.store.clock import VirtualClock
 from holdfast.store.ports.leases import ClaimRequest
@@ -204,12 +204,12 @@ async def test_two_may_watch(volatile_folder: Path) -> None:
     async def quick() -> str:
         return "done"
 
-    async with working(app, volatile_folder, Both(metrics, Spans(film.provider))) as process:
+    async with working(app, volatile_folder, CombinedTelemetry(metrics, Spans(film.provider))) as process:
         await process.result(await process.start(JobDraft(kind="quick", input={})))
     assert film.one("invoke_agent quick").end_time is not None
     assert 'holdfast_attempts_total{outcome="completed"} 1.0' in metrics.text().decode()
     hooks = {name for name in vars(Telemetry) if not name.startswith("_")}
-    assert hooks <= set(vars(Both)), "both hear everything"
+    assert hooks <= set(vars(CombinedTelemetry)), "both hear everything"
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_the_environment_says_whether(environ: dict[str, str], wanted: bool) -> 
 def test_an_exporter_that_is_not_there_is_said_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(InvalidSetting, match="not installed") as refusal:
-        tracing._provider({"HOLDFAST_OTEL": "1"})
+        tracing._find_provider({"HOLDFAST_OTEL": "1"})
     assert "holdfast[otel]" in refusal.value.hint
 
 

@@ -37,7 +37,7 @@ from holdfast.agents.models.stream_relay import Flow
 from holdfast.agents.models.wire_format import Body, Wire
 from holdfast.engine.durable_call import encode_result
 from holdfast.engine.execution import Execution
-from holdfast.engine.model_requests import Asking, ModelAnswer, Request, ask
+from holdfast.engine.model_requests import ModelAnswer, ModelCall, Request, open_request
 from holdfast.errors import HoldfastError
 from holdfast.model import canonical
 from holdfast.model.limits import BLOB_BYTES_MAX
@@ -110,7 +110,7 @@ class _One:
         self._gate = exchange.gate(self._request.model)
 
     async def served(self) -> Served:
-        asking = await ask(self._execution, self._request)
+        asking = await open_request(self._execution, self._request)
         if asking.answer is not None:
             return self._replayed(asking, asking.answer)
         try:
@@ -128,7 +128,7 @@ class _One:
             await asking.record_cancelled()
             raise
 
-    async def _kept(self, asking: Asking) -> Served | None:
+    async def _kept(self, asking: ModelCall) -> Served | None:
         """The cached response of another job to the identical request, if the client has a cache."""
         cache, store = self._exchange.cache, self._execution.store
         if cache is None or store is None:
@@ -143,7 +143,7 @@ class _One:
         await asking.record_answer(answer)
         return self._replayed(asking, answer)
 
-    async def _attempt(self, asking: Asking) -> Served | _Later:
+    async def _attempt(self, asking: ModelCall) -> Served | _Later:
         await asking.afford()
         now = asking.now_us()
         opens_at = self._gate.opens_at(now)
@@ -180,11 +180,11 @@ class _One:
             msg = f"no answer within {limit_us / SECOND:g} s"
             raise Unreachable("ReadTimeout", msg) from None
 
-    def _flowing(self, asking: Asking, live: Live, stack: AsyncExitStack) -> Served:
+    def _flowing(self, asking: ModelCall, live: Live, stack: AsyncExitStack) -> Served:
         flow = Flow(asking, live.pieces(), self._wire.gathering(self._body), self._answer, self._keep, stack)
         return Served(live.status, dict(live.headers), flow.stream(), asking.step_key, flow.close)
 
-    async def _whole(self, asking: Asking, live: Live, data: bytes) -> Served | _Later:
+    async def _whole(self, asking: ModelCall, live: Live, data: bytes) -> Served | _Later:
         if live.status >= BAD:
             refusal = ProviderRefusal(live.status, live.headers, data)
             later = self._later(asking, refusal, _retry_after_us(live.headers))
@@ -205,14 +205,14 @@ class _One:
         if cache is not None and store is not None and answer.error is None:
             await cache.keep(store, self._execution.owner.namespace, self._request, answer.response)
 
-    async def _unreachable(self, asking: Asking, error: Unreachable) -> _Later:
+    async def _unreachable(self, asking: ModelCall, error: Unreachable) -> _Later:
         later = self._later(asking, error, None)
         if later is not None:
             return later
         await asking.record_answer(ModelAnswer(error={"kind": error.kind, "message": str(error)}))
         raise asking.note_error(error)
 
-    def _later(self, asking: Asking, failure: Failure, retry_after_us: int | None) -> _Later | None:
+    def _later(self, asking: ModelCall, failure: Failure, retry_after_us: int | None) -> _Later | None:
         """Records the failed attempt; returns when the next one is due, or None if there is no other."""
         if isinstance(failure, Unreachable) or is_transient_status(failure.status):
             self._gate.record_failure(asking.now_us(), retry_after_us)
@@ -225,7 +225,7 @@ class _One:
         asking.record_failure(errors[0], patience.retry.attempts, at)
         return _Later(at)
 
-    def _answer(self, asking: Asking, value: Any) -> ModelAnswer:
+    def _answer(self, asking: ModelCall, value: Any) -> ModelAnswer:
         """The response as it is recorded; or an error, if it cannot be stored."""
         if not isinstance(value, dict):
             return ModelAnswer(error={"status": 502, "body": value, "headers": {}})
@@ -238,7 +238,7 @@ class _One:
             return ModelAnswer(usage=usage, error={"status": 422, "body": body, "headers": {}})
         return ModelAnswer(value, usage)
 
-    def _replayed(self, asking: Asking, answer: ModelAnswer) -> Served:
+    def _replayed(self, asking: ModelCall, answer: ModelAnswer) -> Served:
         """The recorded response in the requested form: whole, or as a stream."""
         error = answer.error
         if error is not None and "part" in error:
@@ -257,7 +257,7 @@ class _One:
         pieces = b"".join(sse.encode_event(name, data) for name, data in events)
         return Served(200, {"content-type": "text/event-stream"}, pieces, asking.step_key)
 
-    async def _part(self, asking: Asking, error: Any) -> AsyncIterator[bytes]:
+    async def _part(self, asking: ModelCall, error: Any) -> AsyncIterator[bytes]:
         """Replays the part of a stream that its reader got before it left. A reader that continues beyond it gets an
         error."""
         gathering = self._wire.gathering(self._body)

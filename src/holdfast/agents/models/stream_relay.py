@@ -17,7 +17,7 @@ from typing import Any, Final
 from holdfast.agents.models import sse
 from holdfast.agents.models.provider_response import Unreachable
 from holdfast.agents.models.wire_format import Gathering
-from holdfast.engine.model_requests import Asking, ModelAnswer
+from holdfast.engine.model_requests import ModelAnswer, ModelCall
 from holdfast.model.limits import BLOB_BYTES_MAX
 
 LEFT: Final = "its reader left here the first time"
@@ -30,10 +30,10 @@ class Flow:
 
     def __init__(
         self,
-        asking: Asking,
+        asking: ModelCall,
         pieces: AsyncIterator[bytes],
         gathering: Gathering,
-        answer: Callable[[Asking, Any], ModelAnswer],
+        answer: Callable[[ModelCall, Any], ModelAnswer],
         keep: Callable[[ModelAnswer], Awaitable[None]],
         stack: AsyncExitStack,
     ) -> None:

@@ -26,7 +26,7 @@ from holdfast.store.executor import Row
 from holdfast.store.tables.budgets import account_of
 
 
-class Bill(msgspec.Struct, frozen=True, kw_only=True):
+class JobCost(msgspec.Struct, frozen=True, kw_only=True):
     """The cost of one job, and the budgets that it counts against."""
 
     job_id: str
@@ -39,7 +39,7 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     children: frozenset[str]
 
 
-def bill_of(job_id: str, facts: Facts) -> Bill | None:
+def compute_cost(job_id: str, facts: Facts) -> JobCost | None:
     """The bill of a job that has budgets."""
     created = facts[0].event if facts else None
     if not isinstance(created, e.JobCreated) or (created.budget is None and not created.budgets):
@@ -59,7 +59,7 @@ def bill_of(job_id: str, facts: Facts) -> Bill | None:
         if isinstance(event, e.ToolCalled):
             sent.add((event.step_key, event.generation))
     declared = None if created.budget is None else money.read(created.budget)
-    return Bill(
+    return JobCost(
         job_id=job_id,
         declared=declared,
         depth=created.depth,
@@ -73,10 +73,10 @@ def bill_of(job_id: str, facts: Facts) -> Bill | None:
     )
 
 
-def by_account(bills: Sequence[Bill], rows: Sequence[Row]) -> Iterator[Violation]:
+def check_accounts(bills: Sequence[JobCost], rows: Sequence[Row]) -> Iterator[Violation]:
     """Violations of accounts: an account exists if its job does, and equals what the journals say."""
     by_job = {bill.job_id: bill for bill in bills}
-    trees: dict[str, list[Bill]] = defaultdict(list)
+    trees: dict[str, list[JobCost]] = defaultdict(list)
     for bill in bills:
         for payer in bill.payers:
             trees[payer].append(bill)
@@ -93,10 +93,10 @@ def by_account(bills: Sequence[Bill], rows: Sequence[Row]) -> Iterator[Violation
         except (HoldfastError, msgspec.ValidationError) as error:
             yield Violation("I8", row[0], f"the limits of its account cannot be read: {error}")
             continue
-        yield from _differences(account, by_job[row[0]], tree)
+        yield from _compare_account(account, by_job[row[0]], tree)
 
 
-def _differences(account: BudgetAccount, owner: Bill, tree: Sequence[Bill]) -> Iterator[Violation]:
+def _compare_account(account: BudgetAccount, owner: JobCost, tree: Sequence[JobCost]) -> Iterator[Violation]:
     for limit in SHARED:
         expected, stored = sum(getattr(bill.spent, limit) for bill in tree), getattr(account, limit)
         if expected != stored:

@@ -47,42 +47,42 @@ class _Call(msgspec.Struct):
 
     @property
     def named(self) -> str:
-        return _named(*self.place)
+        return _format_call(*self.place)
 
 
-def by_calls(facts: Facts, sent_at: Mapping[int, int]) -> Findings:
+def check_calls(facts: Facts, sent_at: Mapping[int, int]) -> Findings:
     """Violations in the calls of one journal. `sent_at`: when each message to the job was sent."""
-    yield from _effects(facts)
-    yield from _reads(facts)
-    yield from _approvals(facts, sent_at)
-    yield from _replies(facts)
+    yield from _check_effects(facts)
+    yield from _check_reads(facts)
+    yield from _check_approvals(facts, sent_at)
+    yield from _check_replies(facts)
 
 
-def _named(step_key: str, generation: int) -> str:
+def _format_call(step_key: str, generation: int) -> str:
     return f"call {step_key}" if generation == 0 else f"call {step_key} (generation {generation})"
 
 
 # ── effects ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _effects(facts: Facts) -> Findings:
+def _check_effects(facts: Facts) -> Findings:
     calls: dict[Place, _Call] = {}
     keys: dict[str, Place] = {}
     for fact in facts:
         event = fact.event
         if isinstance(event, e.ToolCalled):
-            yield from _intended(calls, keys, fact, event)
+            yield from _check_intent(calls, keys, fact, event)
         elif isinstance(event, e.ToolReturned | e.ToolFailed | e.ToolUncertain | e.ToolReconciled):
             call = calls.get((event.step_key, event.generation))
             if call is not None:  # an outcome without an intent is reported by the fold (I7)
-                yield from _told(call, fact, event)
+                yield from _check_outcome(call, fact, event)
         elif isinstance(event, e.CallCancelled):
             calls.pop((event.step_key, event.generation), None)
         elif isinstance(event, e.JobWaiting):
-            yield from _slept_over(calls.values(), fact)
+            yield from _check_suspension(calls.values(), fact)
 
 
-def _slept_over(calls: Iterable[_Call], fact: PlacedEvent) -> Findings:
+def _check_suspension(calls: Iterable[_Call], fact: PlacedEvent) -> Findings:
     for call in calls:
         in_progress = call.status is CallStatus.PREPARED and call.fence == fact.fence
         if in_progress and call.effect == Effect.UNSAFE:
@@ -90,29 +90,29 @@ def _slept_over(calls: Iterable[_Call], fact: PlacedEvent) -> Findings:
             yield InvariantViolation("I13", fact.seq, detail)
 
 
-def _intended(
+def _check_intent(
     calls: dict[Place, _Call], keys: dict[str, Place], fact: PlacedEvent, event: e.ToolCalled
 ) -> Findings:
     place = (event.step_key, event.generation)
-    name = _named(*place)
+    name = _format_call(*place)
     if keys.setdefault(event.key, place) != place:
-        other_name = _named(*keys[event.key])
+        other_name = _format_call(*keys[event.key])
         yield InvariantViolation("I14", fact.seq, f"{name} has at event {fact.seq} the key of {other_name}")
     before = calls.get(place)
     if before is None:
-        yield from _opened(calls.get((event.step_key, event.generation - 1)), fact, event)
+        yield from _check_generation(calls.get((event.step_key, event.generation - 1)), fact, event)
     else:
         if (before.key, before.args_digest) != (event.key, event.args_digest):
             yield InvariantViolation(
                 "I14", fact.seq, f"{name} changed its key or arguments at event {fact.seq}"
             )
-        yield from _sent_again(before, fact)
+        yield from _check_repeated_intent(before, fact)
     calls[place] = _Call(
         place, event.key, event.args_digest, event.effect, CallStatus.PREPARED, fact.fence, fact.seq
     )
 
 
-def _sent_again(before: _Call, fact: PlacedEvent) -> Findings:
+def _check_repeated_intent(before: _Call, fact: PlacedEvent) -> Findings:
     """Checks a repeated intent of the same generation. A worker that was too late to fire may record a second intent
     itself."""
     if before.status in SETTLED:
@@ -128,11 +128,11 @@ def _sent_again(before: _Call, fact: PlacedEvent) -> Findings:
         yield InvariantViolation("I12", fact.seq, detail)
 
 
-def _opened(before: _Call | None, fact: PlacedEvent, event: e.ToolCalled) -> Findings:
+def _check_generation(before: _Call | None, fact: PlacedEvent, event: e.ToolCalled) -> Findings:
     """Checks a new generation. The one before it must have failed for certain, or must have been abandoned."""
     if before is None or before.args_digest != event.args_digest:
         return
-    name = _named(event.step_key, event.generation)
+    name = _format_call(event.step_key, event.generation)
     if before.status in {CallStatus.SUCCEEDED, CallStatus.SKIPPED}:
         detail = f"{name} is sent at event {fact.seq}, after the result at event {before.seq}"
         yield InvariantViolation("I10", fact.seq, detail)
@@ -141,7 +141,7 @@ def _opened(before: _Call | None, fact: PlacedEvent, event: e.ToolCalled) -> Fin
         yield InvariantViolation("I12", fact.seq, detail)
 
 
-def _told(
+def _check_outcome(
     call: _Call, fact: PlacedEvent, event: e.ToolReturned | e.ToolFailed | e.ToolUncertain | e.ToolReconciled
 ) -> Findings:
     status = DECIDED.get(event.decision) if isinstance(event, e.ToolReconciled) else _TOLD[type(event)]
@@ -163,7 +163,7 @@ def _told(
 # ── reads and models ──────────────────────────────────────────────────────────────────────────────
 
 
-def _reads(facts: Facts) -> Findings:
+def _check_reads(facts: Facts) -> Findings:
     """A step has one result per generation, and one success per arguments."""
     finished: dict[Place, int] = {}
     succeeded: dict[tuple[str, str], int] = {}
@@ -171,7 +171,7 @@ def _reads(facts: Facts) -> Findings:
         event = fact.event
         if not isinstance(event, e.StepFinished):
             continue
-        name = _named(event.step_key, event.generation).replace("call", "step", 1)
+        name = _format_call(event.step_key, event.generation).replace("call", "step", 1)
         place, question = (event.step_key, event.generation), (event.step_key, event.args_digest)
         first = finished.setdefault(place, fact.seq)
         if first == fact.seq:
@@ -184,7 +184,7 @@ def _reads(facts: Facts) -> Findings:
             succeeded.setdefault(question, fact.seq)
 
 
-def _replies(facts: Facts) -> Findings:
+def _check_replies(facts: Facts) -> Findings:
     """A model's reply answers an attempt that was made, once."""
     requested: dict[tuple[str, int], set[int]] = {}
     answered: dict[tuple[str, int], int] = {}
@@ -222,7 +222,7 @@ class _Approval(msgspec.Struct):
     used_by: Place | None = None
 
 
-def _approvals(facts: Facts, sent_at: Mapping[int, int]) -> Findings:
+def _check_approvals(facts: Facts, sent_at: Mapping[int, int]) -> Findings:
     approvals: dict[str, _Approval] = {}
     for fact in facts:
         match fact.event:
@@ -245,14 +245,14 @@ def _approvals(facts: Facts, sent_at: Mapping[int, int]) -> Findings:
                 decided_at = sent_at.get(decided.mail_seq, fact.at)
                 approval.too_late = approval.expires_at is not None and decided_at > approval.expires_at
             case e.ToolCalled(approval_id=str() as approval_id) as called:
-                wrong = _misused(approvals.get(approval_id), called)
+                wrong = _find_misuse(approvals.get(approval_id), called)
                 if wrong is not None:
-                    name = _named(called.step_key, called.generation)
+                    name = _format_call(called.step_key, called.generation)
                     detail = f"{name} is sent at event {fact.seq} under approval {approval_id}, {wrong}"
                     yield InvariantViolation("I15", fact.seq, detail)
 
 
-def _misused(approval: _Approval | None, called: e.ToolCalled) -> str | None:
+def _find_misuse(approval: _Approval | None, called: e.ToolCalled) -> str | None:
     """Why this call may not be made under this approval. The first call that names an approval uses it up."""
     if approval is None:
         return "which was never asked for"
@@ -266,5 +266,5 @@ def _misused(approval: _Approval | None, called: e.ToolCalled) -> str | None:
     if approval.too_late:
         return "which had expired when it was given"
     if used_by is not None and used_by != place:
-        return f"which was used by {_named(*used_by)}"
+        return f"which was used by {_format_call(*used_by)}"
     return None

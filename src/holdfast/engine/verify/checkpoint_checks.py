@@ -12,7 +12,7 @@ from holdfast.model.events import CheckpointSaved
 from holdfast.model.replay_history import History
 
 
-def by_commits(facts: Facts, origin: str) -> Findings:
+def check_commits(facts: Facts, origin: str) -> Findings:
     """Violations in the checkpoints of a journal that the fold accepts. `origin`: the digest of its first event."""
     if not any(isinstance(fact.event, CheckpointSaved) for fact in facts):
         return

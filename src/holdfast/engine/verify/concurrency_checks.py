@@ -35,7 +35,7 @@ def holds_of(job_id: str, facts: Facts) -> list[LeaseSpan]:
     ]
 
 
-def most_at_once(holds: list[LeaseSpan]) -> dict[str, int]:
+def count_concurrent(holds: list[LeaseSpan]) -> dict[str, int]:
     """The largest number of jobs that each worker held at one instant.
 
     A hold that ends when another begins does not overlap it: the worker released one job and claimed the next.
@@ -53,12 +53,12 @@ def most_at_once(holds: list[LeaseSpan]) -> dict[str, int]:
     return most
 
 
-def by_worker(holds: list[LeaseSpan], concurrency: int | Mapping[str, int] | None) -> list[Violation]:
+def check_concurrency(holds: list[LeaseSpan], concurrency: int | Mapping[str, int] | None) -> list[Violation]:
     """Workers that held more than their declared limit. A worker without a declared limit may hold any number."""
     if concurrency is None:
         return []
     violations = []
-    for worker, held in sorted(most_at_once(holds).items()):
+    for worker, held in sorted(count_concurrent(holds).items()):
         limit = concurrency if isinstance(concurrency, int) else concurrency.get(worker)
         if limit is not None and held > limit:
             violations.append(Violation("I30", worker, f"held {held} jobs at once; its limit is {limit}"))

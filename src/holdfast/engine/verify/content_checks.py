@@ -21,15 +21,15 @@ class ContentCounts(msgspec.Struct):
     unread: int = 0
 
 
-async def by_content(tx: Transaction, counted: ContentCounts) -> list[Violation]:
+async def check_content(tx: Transaction, counted: ContentCounts) -> list[Violation]:
     return [
-        *await _blobs(tx, counted),
-        *await _checkpoints(tx, counted),
-        *await _circles(tx),
+        *await _check_blobs(tx, counted),
+        *await _check_checkpoints(tx, counted),
+        *await _check_cycles(tx),
     ]
 
 
-async def _blobs(tx: Transaction, counted: ContentCounts) -> list[Violation]:
+async def _check_blobs(tx: Transaction, counted: ContentCounts) -> list[Violation]:
     """I33: the content of a blob matches its digest."""
     violations: list[Violation] = []
     place: tuple[str, bytes] = ("", b"")
@@ -45,7 +45,7 @@ async def _blobs(tx: Transaction, counted: ContentCounts) -> list[Violation]:
     return violations
 
 
-async def _checkpoints(tx: Transaction, counted: ContentCounts) -> list[Violation]:
+async def _check_checkpoints(tx: Transaction, counted: ContentCounts) -> list[Violation]:
     """I22: the head's checkpoint matches its hash, and its states exist."""
     violations: list[Violation] = []
     for namespace, session_id, document, digest, states in await tx.rows("list_all_checkpoints"):
@@ -64,20 +64,20 @@ async def _checkpoints(tx: Transaction, counted: ContentCounts) -> list[Violatio
     return violations
 
 
-async def _circles(tx: Transaction) -> list[Violation]:
+async def _check_cycles(tx: Transaction) -> list[Violation]:
     """I23: the path from any node to its root ends."""
     graphs: dict[tuple[str, str], dict[str, str | None]] = defaultdict(dict)
     for namespace, session_id, node_id, parent in await tx.rows("list_all_parents"):
         graphs[namespace, session_id][node_id] = parent
     violations = []
     for (_, session_id), parents in graphs.items():
-        node = _in_a_circle(parents)
+        node = _find_cycle(parents)
         if node is not None:
             violations.append(Violation("I23", session_id, f"node {node} is its own ancestor"))
     return violations
 
 
-def _in_a_circle(parents: dict[str, str | None]) -> str | None:
+def _find_cycle(parents: dict[str, str | None]) -> str | None:
     """A node that is its own ancestor. Every node is visited once, however many paths lead through it."""
     finished: set[str] = set()
     for start in parents:

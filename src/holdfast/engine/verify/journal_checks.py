@@ -12,21 +12,27 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from holdfast.engine.verify.budget_checks import Bill, bill_of, by_account
-from holdfast.engine.verify.call_checks import by_calls
-from holdfast.engine.verify.checkpoint_checks import by_commits
-from holdfast.engine.verify.concurrency_checks import LeaseSpan, by_worker, holds_of
+from holdfast.engine.verify.budget_checks import JobCost, check_accounts, compute_cost
+from holdfast.engine.verify.call_checks import check_calls
+from holdfast.engine.verify.checkpoint_checks import check_commits
+from holdfast.engine.verify.concurrency_checks import LeaseSpan, check_concurrency, holds_of
 from holdfast.engine.verify.journal_view import Facts, InvariantViolation, facts_of, is_erased
-from holdfast.engine.verify.lifecycle_checks import by_life, fold_journal
-from holdfast.engine.verify.projection_checks import by_attempts, by_head, by_ledger, by_timers, by_waiting
+from holdfast.engine.verify.lifecycle_checks import check_lifecycle, fold_journal
+from holdfast.engine.verify.projection_checks import (
+    check_attempts,
+    check_head,
+    check_ledger,
+    check_timers,
+    check_wait_reason,
+)
 from holdfast.engine.verify.report import Violation
 from holdfast.errors import HoldfastError
 from holdfast.model import job_state
 from holdfast.model.envelope import is_sealed
-from holdfast.model.hash_chain import SealedEvent, first_break
+from holdfast.model.hash_chain import SealedEvent, find_break
 from holdfast.model.jobs import JobHead
 from holdfast.model.mailbox import Mail
-from holdfast.model.states import TERMINAL, Status, move
+from holdfast.model.states import TERMINAL, Status, next_status
 from holdfast.store.executor import Row, Transaction
 from holdfast.store.tables.job_heads import head_of
 from holdfast.store.tables.journal import read_in
@@ -50,7 +56,7 @@ class JournalLimits(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int | Mapping[str, int] | None = None
 
 
-class Beside(msgspec.Struct, frozen=True):
+class JournalRows(msgspec.Struct, frozen=True):
     """The rows that belong to a journal."""
 
     calls: Sequence[Row] = ()
@@ -58,11 +64,11 @@ class Beside(msgspec.Struct, frozen=True):
     mail: Sequence[Row] = ()
 
 
-async def by_journal(tx: Transaction, counted: JournalCounts, limits: JournalLimits) -> list[Violation]:
+async def check_journals(tx: Transaction, counted: JournalCounts, limits: JournalLimits) -> list[Violation]:
     """Violations of all journals, job by job."""
     violations: list[Violation] = []
     holds: list[LeaseSpan] = []
-    bills: list[Bill] = []
+    bills: list[JobCost] = []
     after = ""
     while heads := [head_of(row) for row in await tx.rows("list_all_heads", after=after, limit=PAGE)]:
         for head in heads:
@@ -72,62 +78,64 @@ async def by_journal(tx: Transaction, counted: JournalCounts, limits: JournalLim
             unread = sum(is_sealed(event.body) for event in events)
             if unread:
                 counted.unread += unread
-                violations.extend(_by_digests(head, events))
+                violations.extend(_check_digests(head, events))
             else:
-                violations.extend(judge(head, events, await _beside(tx, head), limits, holds, bills=bills))
+                violations.extend(
+                    check_journal(head, events, await _read_rows(tx, head), limits, holds, bills=bills)
+                )
         after = heads[-1].job_id
-    violations += by_worker(holds, limits.concurrency)
+    violations += check_concurrency(holds, limits.concurrency)
     if counted.unread:
         return violations  # the cost of journals that cannot be read is unknown
-    return [*violations, *by_account(bills, await tx.rows("list_all_budgets"))]
+    return [*violations, *check_accounts(bills, await tx.rows("list_all_budgets"))]
 
 
-def _by_digests(head: JobHead, events: Sequence[SealedEvent]) -> Iterator[Violation]:
+def _check_digests(head: JobHead, events: Sequence[SealedEvent]) -> Iterator[Violation]:
     """Violations of a journal whose payload key is not available: its chain covers digests, and its events have an
     order."""
     without_bodies = [
         msgspec.structs.replace(event, body=None) if is_sealed(event.body) else event for event in events
     ]
-    broken = first_break(head.job_id, without_bodies)
+    broken = find_break(head.job_id, without_bodies)
     if broken is not None:
         yield Violation("I6", head.job_id, f"the hash chain breaks at event {broken}")
         return
-    yield from _by_order(head, without_bodies, erased=False)
+    yield from _check_order(head, without_bodies, erased=False)
 
 
-async def _beside(tx: Transaction, head: JobHead) -> Beside:
+async def _read_rows(tx: Transaction, head: JobHead) -> JournalRows:
     job_id = head.job_id
-    return Beside(
+    return JournalRows(
         await tx.rows("list_calls", job_id=job_id, status=None),
         await tx.rows("list_timers", job_id=job_id),
         await tx.rows("list_mail_kinds", job_id=job_id) if head.mail_seq else (),
     )
 
 
-def judge_alone(
+def check_journal_alone(
     head: JobHead, events: list[SealedEvent], letters: Sequence[Mail] = ()
 ) -> Iterator[Violation]:
     """Violations of one journal alone, without its rows; `letters` tell when each message was sent."""
     sent_at = {letter.mail_seq: letter.sent_at for letter in letters}
-    return judge(head, events, None, JournalLimits(), [], sent_at)
+    return check_journal(head, events, None, JournalLimits(), [], sent_at)
 
 
-def judge(
+def check_journal(
     head: JobHead,
     events: list[SealedEvent],
-    beside: Beside | None,
+    beside: JournalRows | None,
     limits: JournalLimits,
     holds: list[LeaseSpan],
     sent_at: Mapping[int, int] = {},
-    bills: list[Bill] | None = None,
+    bills: list[JobCost] | None = None,
 ) -> Iterator[Violation]:
     """Violations of one journal and its rows. Adds the holds of the job to `holds`, and its cost to `bills`."""
-    broken = first_break(head.job_id, events)
+    broken = find_break(head.job_id, events)
     if broken is not None:
         yield Violation("I6", head.job_id, f"the hash chain breaks at event {broken}")
         return
     if is_erased(events):
-        yield from _by_order(head, events)
+        yield from _check_order(head, events)
         return
     try:
         facts = facts_of(events)
@@ -135,27 +143,27 @@ def judge(
         yield Violation("I7", head.job_id, str(error))
         return
     holds += holds_of(head.job_id, facts)
-    bill = bill_of(head.job_id, facts)
+    bill = compute_cost(head.job_id, facts)
     if bill is not None and bills is not None:
         bills.append(bill)
     job = fold_journal(facts)
-    for finding in _against(facts, job, beside, sent_at):
+    for finding in _find_violations(facts, job, beside, sent_at):
         yield Violation(finding.invariant, head.job_id, finding.detail)
     if isinstance(job, job_state.JobState) and facts:
-        for finding in by_commits(facts, events[0].body_digest.hex()):
+        for finding in check_commits(facts, events[0].body_digest.hex()):
             yield Violation(finding.invariant, head.job_id, finding.detail)
-        yield from by_head(head, job, facts)
-        yield from by_waiting(head, job)
-        yield from by_attempts(head, facts, limits.attempts)
+        yield from check_head(head, job, facts)
+        yield from check_wait_reason(head, job)
+        yield from check_attempts(head, facts, limits.attempts)
         if beside is not None:
-            yield from by_timers(head, facts, beside.timers)
-            yield from by_ledger(head, job, facts, beside.calls)
+            yield from check_timers(head, facts, beside.timers)
+            yield from check_ledger(head, job, facts, beside.calls)
 
 
-def _against(
+def _find_violations(
     facts: Facts,
     job: job_state.JobState | InvariantViolation,
-    beside: Beside | None,
+    beside: JournalRows | None,
     sent_at: Mapping[int, int],
 ) -> list[InvariantViolation]:
     """Every rule that the journal breaks. An event that the fold rejects is reported by its specific rule, if there is
@@ -163,17 +171,17 @@ def _against(
     mail = () if beside is None else beside.mail
     letters = None if beside is None else {number: kind for number, kind, _ in mail}
     sent_at = sent_at or {number: at for number, _, at in mail}
-    violations = [*by_life(facts, letters), *by_calls(facts, sent_at)]
+    violations = [*check_lifecycle(facts, letters), *check_calls(facts, sent_at)]
     if isinstance(job, InvariantViolation) and job.seq not in {finding.seq for finding in violations}:
         violations.append(job)
     return violations
 
 
-def _by_order(head: JobHead, events: Sequence[SealedEvent], *, erased: bool = True) -> Iterator[Violation]:
+def _check_order(head: JobHead, events: Sequence[SealedEvent], *, erased: bool = True) -> Iterator[Violation]:
     """Violations of an erased journal: its job must have ended, and its events must have an allowed order."""
     status: Status | None = None
     for sealed in events:
-        after = move(status, sealed.type)
+        after = next_status(status, sealed.type)
         if after is None:
             detail = f"{sealed.type} at event {sealed.seq} cannot follow status {status}"
             yield Violation("I7", head.job_id, detail)

@@ -40,12 +40,12 @@ _FROM_MAIL: Final = {
 }
 
 
-def by_life(facts: Facts, letters: Mapping[int, str] | None) -> Findings:
+def check_lifecycle(facts: Facts, letters: Mapping[int, str] | None) -> Findings:
     """Violations in the lifecycle of one journal. `letters`: the kind of each message to the job."""
-    yield from _fences(facts)
-    yield from _ends(facts)
-    yield from _deaths(facts)
-    yield from _mail(facts, letters)
+    yield from _check_fences(facts)
+    yield from _check_ends(facts)
+    yield from _check_deaths(facts)
+    yield from _check_mail(facts, letters)
 
 
 def fold_journal(facts: Facts) -> job_state.JobState | InvariantViolation:
@@ -59,7 +59,7 @@ def fold_journal(facts: Facts) -> job_state.JobState | InvariantViolation:
     return job
 
 
-def _fences(facts: Facts) -> Findings:
+def _check_fences(facts: Facts) -> Findings:
     highest, claimed_fence, released_fence = 0, 0, 0
     for fact in facts:
         if fact.fence < highest:
@@ -79,7 +79,7 @@ def _fences(facts: Facts) -> Findings:
         highest = max(highest, fact.fence)
 
 
-def _ends(facts: Facts) -> Findings:
+def _check_ends(facts: Facts) -> Findings:
     cancelled: int | None = None
     over: int | None = None
     for fact in facts:
@@ -103,13 +103,13 @@ def _ends(facts: Facts) -> Findings:
             over = fact.seq
 
 
-def _deaths(facts: Facts) -> Findings:
+def _check_deaths(facts: Facts) -> Findings:
     for fact in facts:
         if isinstance(fact.event, e.JobDeadLettered) and not fact.event.causes:
             yield InvariantViolation("I26", fact.seq, f"the dead letter at event {fact.seq} says no cause")
 
 
-def _mail(facts: Facts, letters: Mapping[int, str] | None) -> Findings:
+def _check_mail(facts: Facts, letters: Mapping[int, str] | None) -> Findings:
     recorded_at: dict[int, int] = {}
     for fact in facts:
         event = fact.event

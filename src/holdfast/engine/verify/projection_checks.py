@@ -20,8 +20,8 @@ from holdfast.store.executor import Row
 Place = tuple[str, int]
 
 
-def by_head(head: JobHead, job: job_state.JobState, facts: Facts) -> Iterator[Violation]:
-    if not _agrees(head, job):
+def check_head(head: JobHead, job: job_state.JobState, facts: Facts) -> Iterator[Violation]:
+    if not _has_same_status(head, job):
         detail = (
             f"the head says {head.status} ({head.wait_reason}), the journal {job.status} ({job.wait_reason})"
         )
@@ -54,7 +54,7 @@ def _is_takeover(event: e.Event) -> bool:
     return isinstance(event, e.JobClaimed | e.JobRequeued) and event.takeover
 
 
-def by_waiting(head: JobHead, job: job_state.JobState) -> Iterator[Violation]:
+def check_wait_reason(head: JobHead, job: job_state.JobState) -> Iterator[Violation]:
     """I29: a job that waits for a person's decision on a call has such a call; otherwise the decision came without a
     wake-up."""
     has_uncertain = any(call.status is CallStatus.UNCERTAIN for call in job.calls.values())
@@ -62,7 +62,7 @@ def by_waiting(head: JobHead, job: job_state.JobState) -> Iterator[Violation]:
         yield Violation("I29", head.job_id, "waits for a person's word, and no call is uncertain")
 
 
-def _agrees(head: JobHead, job: job_state.JobState) -> bool:
+def _has_same_status(head: JobHead, job: job_state.JobState) -> bool:
     if (head.status, head.wait_reason) == (job.status, job.wait_reason):
         return True
     woken = job.status is Status.WAITING and head.status is Status.PENDING
@@ -70,7 +70,7 @@ def _agrees(head: JobHead, job: job_state.JobState) -> bool:
     return woken or joined
 
 
-def by_attempts(head: JobHead, facts: Facts, attempts_max: int | None) -> Iterator[Violation]:
+def check_attempts(head: JobHead, facts: Facts, attempts_max: int | None) -> Iterator[Violation]:
     """I26: a failed attempt has its event, and there are no more of them than allowed."""
     ended = (e.JobRequeued, e.JobReleased, e.JobDeadLettered)
     expected = sum(isinstance(fact.event, ended) for fact in facts)
@@ -85,7 +85,7 @@ def by_attempts(head: JobHead, facts: Facts, attempts_max: int | None) -> Iterat
 # ── timers ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def by_timers(head: JobHead, facts: Facts, rows: Sequence[Row]) -> Iterator[Violation]:
+def check_timers(head: JobHead, facts: Facts, rows: Sequence[Row]) -> Iterator[Violation]:
     """The open timers are those that were set and have not fired; timers before a checkpoint do not count."""
     opened: dict[str, int] = {}
     dropped: dict[str, int] = {}
@@ -121,11 +121,11 @@ def by_timers(head: JobHead, facts: Facts, rows: Sequence[Row]) -> Iterator[Viol
 # ── the ledger ────────────────────────────────────────────────────────────────────────────────────
 
 
-def by_ledger(
+def check_ledger(
     head: JobHead, job: job_state.JobState, facts: Facts, rows: Sequence[Row]
 ) -> Iterator[Violation]:
     """Every call in the journal has its ledger row, in its current state; and there are no other rows."""
-    results = _results(facts)
+    results = _find_results(facts)
     expected = {
         place: (
             call.tool,
@@ -143,16 +143,16 @@ def by_ledger(
     for place in sorted(expected.keys() | stored.keys()):
         if expected.get(place) == stored.get(place):
             continue
-        row, call = _in_words(stored.get(place)), _in_words(expected.get(place))
+        row, call = _format_row(stored.get(place)), _format_row(expected.get(place))
         detail = f"the ledger says {row} of call {place}, the journal {call}"
         yield Violation("I8", head.job_id, detail)
 
 
-def _in_words(row: tuple[object, ...] | None) -> str:
+def _format_row(row: tuple[object, ...] | None) -> str:
     return "nothing" if row is None else ", ".join(str(value) for value in row)
 
 
-def _results(facts: Facts) -> dict[Place, int]:
+def _find_results(facts: Facts) -> dict[Place, int]:
     """The place at which each settled call was settled."""
     seqs: dict[Place, int] = {}
     for fact in facts:

@@ -34,7 +34,7 @@ BY_QUERY: Final = {
 }
 
 
-async def by_query(tx: Transaction) -> list[Violation]:
+async def check_rows(tx: Transaction) -> list[Violation]:
     """Every row that breaks one of these invariants."""
     return [
         Violation(invariant, str(subject), str(detail))

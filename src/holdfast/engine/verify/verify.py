@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from holdfast.engine.verify import content_checks, journal_checks
-from holdfast.engine.verify.audit_checks import by_audit
+from holdfast.engine.verify.audit_checks import check_audit_log
 from holdfast.engine.verify.journal_checks import JournalLimits
 from holdfast.engine.verify.report import VerifyReport, Violation
-from holdfast.engine.verify.row_checks import BY_QUERY, by_query
+from holdfast.engine.verify.row_checks import BY_QUERY, check_rows
 from holdfast.store.executor import Transaction
 from holdfast.store.ports.inspection import Inspection
 
@@ -30,10 +30,10 @@ async def verify(store: Inspectable, limits: JournalLimits = UNLIMITED) -> Verif
 
     async def work(tx: Transaction) -> list[Violation]:
         return [
-            *await by_query(tx),
-            *await journal_checks.by_journal(tx, of_journals, limits),
-            *await content_checks.by_content(tx, of_content),
-            *await by_audit(tx),
+            *await check_rows(tx),
+            *await journal_checks.check_journals(tx, of_journals, limits),
+            *await content_checks.check_content(tx, of_content),
+            *await check_audit_log(tx),
         ]
 
     violations = await store.inspection.inspect(work)

@@ -20,7 +20,7 @@ from holdfast.api.work_records import AgentEntryView, ClaimedWork
 from holdfast.client.client import Client
 from holdfast.client.server_retry import ServerRetry
 from holdfast.client.work_lease import renew_lease
-from holdfast.engine.loop_sleep import rest
+from holdfast.engine.loop_sleep import sleep_on_loop
 from holdfast.errors import HoldfastError, InvalidMove, NotFound
 from holdfast.model.agent_registry import AgentStatus
 from holdfast.model.time import HOUR
@@ -81,7 +81,7 @@ class Keeping:
                 return await register()
 
         while True:
-            await rest(agent.heartbeat_interval_ms / 1000 * 0.8)
+            await sleep_on_loop(agent.heartbeat_interval_ms / 1000 * 0.8)
             try:
                 await self._patience.answer("heartbeat", beat, within_s=ANSWER_S)
             except HoldfastError as error:
@@ -129,7 +129,7 @@ class Keeping:
             await self._client.renew_work(work_id, **claim.right(), lease_seconds=claim.lease_s)
 
         async def wait_until_due() -> None:
-            await rest(claim.lease_s / 3)
+            await sleep_on_loop(claim.lease_s / 3)
 
         lost = await renew_lease(work_id, renew, wait_until_due, retry=self._patience, within_s=ANSWER_S)
         log.warning("this session lost the lease of work %s: %s", work_id, lost)

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric as Family
 
 from holdfast.engine.durable_call import Owner
 from holdfast.engine.recovery import SweepStats
-from holdfast.engine.telemetry import Telemetry, Timed
+from holdfast.engine.telemetry import Telemetry, TimedOperation
 from holdfast.errors import HoldfastError
 from holdfast.model.append import Append
 from holdfast.model.events import BudgetReached, JobDeadLettered, JobParked
@@ -45,7 +45,7 @@ class Few:
         return name
 
 
-class _Since(Timed):
+class _Since(TimedOperation):
     __slots__ = ("_began", "_done")
 
     def __init__(self, done: _Done) -> None:
@@ -112,7 +112,7 @@ class Metrics(Telemetry):
 
     # ── the engine ────────────────────────────────────────────────────────────────────────────────
 
-    def commit(self, appends: Sequence[Append]) -> Timed:
+    def commit(self, appends: Sequence[Append]) -> TimedOperation:
         def done(took: float, how: str, _result: Any) -> None:
             self._child(table.COMMIT_SECONDS).observe(took)
             self._child(table.COMMITS, how).inc()
@@ -124,21 +124,21 @@ class Metrics(Telemetry):
 
         return _Since(done)
 
-    def attempt(self, grant: Grant) -> Timed:
+    def attempt(self, grant: Grant) -> TimedOperation:
         def done(took: float, how: str, _result: Any) -> None:
             self._child(table.LEASE_SECONDS).observe(took)
             self._child(table.ATTEMPTS, how).inc()
 
         return _Since(done)
 
-    def call(self, owner: Owner, name: str, effect: str, step_key: str) -> Timed:
+    def call(self, owner: Owner, name: str, effect: str, step_key: str) -> TimedOperation:
         def done(took: float, how: str, _result: Any) -> None:
             self._child(table.CALL_SECONDS, str(effect)).observe(took)
             self._child(table.CALLS, self._tools(name), str(effect), how).inc()
 
         return _Since(done)
 
-    def model(self, owner: Owner, model: str, step_key: str) -> Timed:
+    def model(self, owner: Owner, model: str, step_key: str) -> TimedOperation:
         model_label = self._models(model)
 
         def done(took: float, how: str, result: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.model.agent_registry import AgentEntry, Seen, check_entry, write_entry
+from holdfast.model.agent_registry import AgentEntry, StoredEntry, check_entry, write_entry
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.store.memory.state import MemoryState
 
@@ -15,10 +15,12 @@ class MemoryEntries:
     def __init__(self, state: MemoryState) -> None:
         self._state = state
 
-    async def get(self, guid: str, *, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
+    async def get(self, guid: str, *, namespace: str = DEFAULT_NAMESPACE) -> StoredEntry | None:
         return self._state.tables.entries.get((namespace, guid))
 
-    async def put(self, entry: AgentEntry, *, over: int, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
+    async def put(
+        self, entry: AgentEntry, *, over: int, namespace: str = DEFAULT_NAMESPACE
+    ) -> StoredEntry | None:
         write_entry(check_entry(entry))
         copy = msgspec.structs.replace(entry, metadata=dict(entry.metadata))
         with self._state.transaction() as work:
@@ -27,7 +29,7 @@ class MemoryEntries:
             if over != (0 if before is None else before.revision):
                 return None
             revision = over + 1 if over else work.wall
-            seen = Seen(entry=copy, revision=revision, heard_at=work.wall)
+            seen = StoredEntry(entry=copy, revision=revision, heard_at=work.wall)
             work.tables.entries[namespace, entry.guid] = seen
             return seen
 
@@ -39,5 +41,5 @@ class MemoryEntries:
             del work.tables.entries[namespace, guid]
             return True
 
-    async def list(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Seen]:
+    async def list(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[StoredEntry]:
         return [seen for (owner, _), seen in self._state.tables.entries.items() if owner == namespace]

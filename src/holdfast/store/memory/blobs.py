@@ -11,7 +11,7 @@ from holdfast.model import canonical
 from holdfast.model.events import LlmRequested
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.limits import BLOB_BYTES_MAX, PAYLOAD_INLINE_BYTES
-from holdfast.model.session import Collected
+from holdfast.model.session import CollectionResult
 from holdfast.store.memory.state import BlobRow, JobRow, MemoryState, MemoryTransaction, SessionRow, Tables
 
 _BY_CONTENT: Final = "sha256:"
@@ -60,7 +60,7 @@ def find_unreferenced(tables: Tables, namespace: str) -> Iterator[tuple[str, Blo
             yield digest, row
 
 
-def collect(work: MemoryTransaction, namespace: str, older_than_us: int) -> Collected:
+def collect(work: MemoryTransaction, namespace: str, older_than_us: int) -> CollectionResult:
     """Remove blobs that nothing refers to and that are older than the grace period."""
     in_use = set(_list_references(work.tables, namespace))
     roots = retained = deleted = 0
@@ -74,7 +74,7 @@ def collect(work: MemoryTransaction, namespace: str, older_than_us: int) -> Coll
         else:
             del work.tables.blobs[owner, digest]
             deleted += 1
-    return Collected(roots=roots, retained=retained, deleted=deleted)
+    return CollectionResult(roots=roots, retained=retained, deleted=deleted)
 
 
 def _put(work: MemoryTransaction, namespace: str, body: bytes) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.model.budget import LIMITS, Budget, BudgetAccount, Charge, Raise
+from holdfast.model.budget import LIMITS, Budget, BudgetAccount, Charge, LimitRaise
 from holdfast.model.jobs import JobDraft
 from holdfast.store.memory.state import MemoryState, MemoryTransaction
 
@@ -43,7 +43,7 @@ def charge(work: MemoryTransaction, part: Charge) -> None:
         )
 
 
-def raise_limits(work: MemoryTransaction, change: Raise) -> None:
+def raise_limits(work: MemoryTransaction, change: LimitRaise) -> None:
     """Raise each limit to the larger of the two; a quantity without a limit stays without one."""
     account = work.tables.accounts.get(change.budget_id)
     if account is None:

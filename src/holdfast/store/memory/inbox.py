@@ -1,7 +1,7 @@
 """Inbox in memory: the queued input of sessions, and its claims.
 
-The selection in `_take` follows the text of the contract and does not use `model.inbox.takeable`: if one of them is
-wrong, this store and the others disagree.
+The selection in `_take` follows the text of the contract and does not use `model.inbox.select_candidates`: if one of
+them is wrong, this store and the others disagree.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from holdfast.model.jobs import (
     JobHead,
     JobNames,
     JobRecord,
-    Submitted,
+    SubmittedJob,
     check_draft,
     decode_job_cursor,
     encode_job_cursor,
@@ -42,11 +42,11 @@ class MemoryJobs:
     def __init__(self, state: MemoryState) -> None:
         self._state = state
 
-    async def submit(self, draft: JobDraft) -> Submitted:
+    async def submit(self, draft: JobDraft) -> SubmittedJob:
         with self._state.transaction() as work:
             return submit(work, draft, admitting=True)
 
-    async def submit_many(self, drafts: Sequence[JobDraft]) -> list[Submitted]:
+    async def submit_many(self, drafts: Sequence[JobDraft]) -> list[SubmittedJob]:
         for draft in drafts:
             check_draft(draft)
         with self._state.transaction() as work:
@@ -102,7 +102,7 @@ class MemoryJobs:
         return JobNames(tuple(kinds[:limit]), tuple(queues[:limit]))
 
 
-def submit(work: MemoryTransaction, draft: JobDraft, *, admitting: bool = False) -> Submitted:
+def submit(work: MemoryTransaction, draft: JobDraft, *, admitting: bool = False) -> SubmittedJob:
     """Submit the job, or return the job that the same request made before. `admitting`: the limits of its queue
     apply."""
     check_draft(draft)
@@ -117,10 +117,10 @@ def submit(work: MemoryTransaction, draft: JobDraft, *, admitting: bool = False)
                 stored=made_by.hex() if namespace == draft.namespace else "",
                 sent=digest.hex(),
             )
-        return Submitted(job_id, created=False)
+        return SubmittedJob(job_id, created=False)
     if admitting:
         make_room(work, draft)
-    return Submitted(_create(work, draft), created=True)
+    return SubmittedJob(_create(work, draft), created=True)
 
 
 def promote(work: MemoryTransaction, namespace: str, session_id: str) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.errors import Broken, Fenced, HoldfastError, InvalidMove, MailWaiting
 from holdfast.model.append import Append, Extras, Move
 from holdfast.model.hash_chain import Head, SealedEvent, seal
-from holdfast.model.jobs import JobDraft, JobHead, Submitted
+from holdfast.model.jobs import JobDraft, JobHead, SubmittedJob
 from holdfast.model.states import TERMINAL, Slot, Status
 from holdfast.store.memory.blobs import keep, keep_large
 from holdfast.store.memory.budgets import charge, raise_limits
@@ -86,7 +86,7 @@ class MemoryJournal:
                     done.append((head, ruling))
         return done
 
-    async def begin(self, draft: JobDraft, rulings: Sequence[Ruling]) -> Submitted:
+    async def begin(self, draft: JobDraft, rulings: Sequence[Ruling]) -> SubmittedJob:
         if draft.job_id is None:
             raise InvalidMove("a job that begins with a past needs its id: its past refers to it")
         with self._state.transaction() as work:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.model.append import Timer
-from holdfast.model.mailbox import Mail, MailDraft, Sent, check_mail
+from holdfast.model.mailbox import Mail, MailDraft, MailReceipt, check_mail
 from holdfast.model.states import TERMINAL, Status, wakes
 from holdfast.store.memory.blobs import keep_large
 from holdfast.store.memory.jobs import put_head
@@ -19,7 +19,7 @@ class MemoryMailbox:
     def __init__(self, state: MemoryState) -> None:
         self._state = state
 
-    async def send(self, draft: MailDraft) -> Sent:
+    async def send(self, draft: MailDraft) -> MailReceipt:
         with self._state.transaction() as work:
             return send(work, draft)
 
@@ -35,16 +35,16 @@ class MemoryMailbox:
         return [Timer(step_key, due_at) for due_at, step_key in by_due]
 
 
-def send(work: MemoryTransaction, draft: MailDraft) -> Sent:
+def send(work: MemoryTransaction, draft: MailDraft) -> MailReceipt:
     """Store the letter, unless the job has ended or already has it; wake a job that waits for such mail."""
     check_mail(draft)
     job = find_job(work.tables, draft.job_id)
     head = job.head
     for letter in job.letters:
         if letter.operation_id == draft.operation_id:
-            return Sent(letter.mail_seq, accepted=True, repeated=True)
+            return MailReceipt(letter.mail_seq, accepted=True, repeated=True)
     if head.status in TERMINAL:
-        return Sent(head.mail_seq, accepted=False)
+        return MailReceipt(head.mail_seq, accepted=False)
     letter = pack_struct(
         Mail(
             job_id=draft.job_id,
@@ -68,7 +68,7 @@ def send(work: MemoryTransaction, draft: MailDraft) -> Sent:
         )
     put_head(work, head)
     work.hint(f"job:{draft.job_id}")
-    return Sent(letter.mail_seq, accepted=True, woke=woke)
+    return MailReceipt(letter.mail_seq, accepted=True, woke=woke)
 
 
 def set_timers(work: MemoryTransaction, job_id: str, timers: Sequence[Timer]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft
-from holdfast.model.queue_limits import Load, QueueLimits, admit, check_limits
+from holdfast.model.queue_limits import QueueLimits, QueueLoad, admit, check_limits
 from holdfast.model.states import Status
 from holdfast.store.memory.state import MemoryState, MemoryTransaction
 
@@ -35,4 +35,4 @@ def make_room(work: MemoryTransaction, draft: JobDraft) -> None:
             for head in heads
             if head.status is Status.PENDING and (head.namespace, head.queue) == place
         ]
-        admit(work.tables.limits[place], Load(len(waiting), min(waiting, default=None)), 1, work.wall)
+        admit(work.tables.limits[place], QueueLoad(len(waiting), min(waiting, default=None)), 1, work.wall)

@@ -10,10 +10,10 @@ import msgspec
 from holdfast.model import canonical
 from holdfast.model.retention import (
     ERASABLE,
-    How,
-    Pruned,
+    PruneMode,
+    PruneResult,
     RetentionPolicy,
-    Standing,
+    RetentionRow,
     Tombstone,
     find_reason_to_keep,
 )
@@ -42,7 +42,7 @@ class MemoryRetention:
 
     async def prune(
         self, job_ids: Sequence[str], policy: RetentionPolicy, *, dry_run: bool = False
-    ) -> list[Pruned]:
+    ) -> list[PruneResult]:
         with self._state.transaction() as work:
             rows = [work.tables.jobs[job_id] for job_id in sorted(set(job_ids)) if job_id in work.tables.jobs]
             pruned = [_judge(work, row, policy) for row in rows]
@@ -68,29 +68,29 @@ class MemoryRetention:
             return FreedBlobs(len(old), sum(size for _, _, size in old))
 
 
-def _find_pruning(tables: Tables, job_id: str) -> How | None:
+def _find_pruning(tables: Tables, job_id: str) -> PruneMode | None:
     tomb = tables.tombs.get(job_id)
     return None if tomb is None else tomb.stone.how
 
 
-def _judge(work: MemoryTransaction, row: JobRow, policy: RetentionPolicy) -> Pruned:
+def _judge(work: MemoryTransaction, row: JobRow, policy: RetentionPolicy) -> PruneResult:
     job_id = row.head.job_id
     reason = find_reason_to_keep(_find_standing(work.tables, row), policy, now=work.wall)
     if reason is not None:
-        return Pruned(job_id=job_id, kept=reason)
+        return PruneResult(job_id=job_id, kept=reason)
     sizes = [
         len(event.body or b"")
         for event in row.events
-        if policy.how is How.REMOVE or (event.type in ERASABLE and event.body is not None)
+        if policy.how is PruneMode.REMOVE or (event.type in ERASABLE and event.body is not None)
     ]
-    return Pruned(job_id=job_id, events=len(sizes), size=sum(sizes))
+    return PruneResult(job_id=job_id, events=len(sizes), size=sum(sizes))
 
 
-def _find_standing(tables: Tables, row: JobRow) -> Standing:
+def _find_standing(tables: Tables, row: JobRow) -> RetentionRow:
     head = row.head
     parent = None if row.submission.parent_job_id is None else tables.jobs.get(row.submission.parent_job_id)
     unknown = {CallStatus.PREPARED, CallStatus.UNCERTAIN}
-    return Standing(
+    return RetentionRow(
         job_id=head.job_id,
         namespace=head.namespace,
         kind=head.kind,
@@ -109,9 +109,9 @@ def _find_standing(tables: Tables, row: JobRow) -> Standing:
     )
 
 
-def _prune_job(work: MemoryTransaction, row: JobRow, how: How) -> None:
+def _prune_job(work: MemoryTransaction, row: JobRow, how: PruneMode) -> None:
     tables, head = work.tables, row.head
-    if how is How.ERASE:
+    if how is PruneMode.ERASE:
         events = tuple(
             msgspec.structs.replace(event, body=None) if event.type in ERASABLE else event
             for event in row.events

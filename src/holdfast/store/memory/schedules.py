@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.errors import KeyReused, NotFound
-from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, Submitted, check_draft
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, SubmittedJob, check_draft
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.schedule import Schedule, check_schedule, same_times
 from holdfast.store.memory.jobs import submit
@@ -63,7 +63,7 @@ class MemorySchedules:
         due.sort(key=lambda schedule: (schedule.next_at, schedule.namespace, schedule.schedule_id))
         return tuple(unpack_struct(schedule, "input") for schedule in due[:limit])
 
-    async def fire(self, schedule: Schedule, job: JobDraft | None, next_at: int) -> Submitted | None:
+    async def fire(self, schedule: Schedule, job: JobDraft | None, next_at: int) -> SubmittedJob | None:
         place = (schedule.namespace, schedule.schedule_id)
         if job is not None:
             check_draft(job)
@@ -100,10 +100,10 @@ def _get_schedule(schedules: dict[tuple[str, str], Schedule], schedule_id: str, 
     return schedules[namespace, schedule_id]
 
 
-def _submit(work: MemoryTransaction, job: JobDraft) -> Submitted:
+def _submit(work: MemoryTransaction, job: JobDraft) -> SubmittedJob:
     """Submit the job of this due time. A job of another request under the same key is left as it is."""
     try:
         return submit(work, job, admitting=True)
     except KeyReused:
         assert job.request_key is not None, "a key that is reused is a key"
-        return Submitted(work.tables.requests[job.namespace, job.request_key], created=False)
+        return SubmittedJob(work.tables.requests[job.namespace, job.request_key], created=False)

@@ -14,8 +14,8 @@ from holdfast.model.ids import check_name
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.session import (
-    Collected,
-    Committed,
+    CollectionResult,
+    CommitResult,
     Frame,
     Graph,
     SessionCheckpoint,
@@ -25,7 +25,7 @@ from holdfast.model.session import (
     SessionView,
     TurnCommit,
     Usage,
-    Vacuumed,
+    VacuumResult,
     active_path,
     check_commit,
 )
@@ -49,7 +49,7 @@ class MemorySessions:
 
     async def commit(
         self, commit: TurnCommit, *, handle: str | None = None, namespace: str = DEFAULT_NAMESPACE
-    ) -> Committed:
+    ) -> CommitResult:
         with self._state.transaction() as work:
             return commit_turn(work, namespace, commit, handle)
 
@@ -144,19 +144,19 @@ class MemorySessions:
             work.tables.sessions[namespace, session_id] = dataclasses.replace(session, hidden=hidden)
             return len(newly)
 
-    async def vacuum(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Vacuumed:
+    async def vacuum(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> VacuumResult:
         with self._state.transaction() as work:
             session = work.tables.sessions.get((namespace, session_id))
             if session is None:
-                return Vacuumed(0)
+                return VacuumResult(0)
             visible = {
                 node_id: node for node_id, node in session.nodes.items() if node_id not in session.hidden
             }
             swept = dataclasses.replace(session, nodes=visible, hidden=frozenset())
             work.tables.sessions[namespace, session_id] = swept
-            return Vacuumed(len(session.hidden))
+            return VacuumResult(len(session.hidden))
 
-    async def gc(self, *, older_than_us: int = 0, namespace: str = DEFAULT_NAMESPACE) -> Collected:
+    async def gc(self, *, older_than_us: int = 0, namespace: str = DEFAULT_NAMESPACE) -> CollectionResult:
         with self._state.transaction() as work:
             return collect(work, namespace, older_than_us)
 
@@ -169,7 +169,7 @@ class MemorySessions:
 
 def commit_turn(
     work: MemoryTransaction, namespace: str, commit: TurnCommit, handle: str | None = None
-) -> Committed:
+) -> CommitResult:
     """Commit the turn, or return the result of an earlier try. The contract defines the order of the checks."""
     check_commit(commit)
     work.need_namespace(namespace)
@@ -187,7 +187,7 @@ def commit_turn(
     complete(work, namespace, commit.session_id, used, "" if commit.stamp is None else commit.stamp.turn_id)
     stamp(work, namespace, commit.attachments)
     _bind(work, namespace, handle, commit.session_id)
-    return Committed(session.revision, session.checkpoint_ref)
+    return CommitResult(session.revision, session.checkpoint_ref)
 
 
 def _check_binding(work: MemoryTransaction, namespace: str, handle: str | None, session_id: str) -> None:
@@ -203,7 +203,7 @@ def _bind(work: MemoryTransaction, namespace: str, handle: str | None, session_i
         work.tables.handles[namespace, handle] = session_id
 
 
-def _find_replay(session: SessionRow, commit: TurnCommit) -> Committed | None:
+def _find_replay(session: SessionRow, commit: TurnCommit) -> CommitResult | None:
     """The result of an earlier commit of this turn, if there was one."""
     turn = None if commit.stamp is None else session.turns.get(commit.stamp.turn_id)
     if commit.stamp is None or turn is None:
@@ -228,7 +228,7 @@ def _advance(session: SessionRow, commit: TurnCommit) -> SessionRow:
     new = {node.node_id: pack_struct(node, "body") for node in commit.nodes}
     old_leaf = None if commit.replace else session.leaf_node_id
     last = commit.nodes[-1].node_id if commit.nodes else old_leaf
-    result = Committed(session.revision + 1, _make_checkpoint_ref(commit.checkpoint))
+    result = CommitResult(session.revision + 1, _make_checkpoint_ref(commit.checkpoint))
     turns = dict(session.turns)
     if commit.stamp is not None:
         turns[commit.stamp.turn_id] = TurnRow(turn_hash=commit.stamp.turn_hash, result=result)

@@ -20,7 +20,7 @@ import msgspec
 from holdfast.errors import NotFound
 from holdfast.model import canonical
 from holdfast.model.access import ApiKey
-from holdfast.model.agent_registry import Seen
+from holdfast.model.agent_registry import StoredEntry
 from holdfast.model.audit import SealedAct
 from holdfast.model.budget import BudgetAccount
 from holdfast.model.configured_agents import HostedAgent
@@ -33,7 +33,7 @@ from holdfast.model.mailbox import Mail
 from holdfast.model.queue_limits import QueueLimits
 from holdfast.model.retention import Tombstone
 from holdfast.model.schedule import Schedule
-from holdfast.model.session import Committed, Frame, SessionCheckpoint, SessionMeta, SessionNode, Usage
+from holdfast.model.session import CommitResult, Frame, SessionCheckpoint, SessionMeta, SessionNode, Usage
 from holdfast.model.streams import Passage
 from holdfast.model.worker_lease import WorkerLease
 from holdfast.model.worker_presence import Presence
@@ -85,7 +85,7 @@ class BatchRow:
 @dataclass(frozen=True, kw_only=True)
 class TurnRow:
     turn_hash: str
-    result: Committed
+    result: CommitResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +160,7 @@ class Tables:
     acts: dict[str, tuple[SealedAct, ...]] = field(default_factory=dict)  # namespace
     presences: dict[str, PresenceRow] = field(default_factory=dict)  # worker
     worker_leases: dict[str, WorkerLease] = field(default_factory=dict)  # worker
-    entries: dict[tuple[str, str], Seen] = field(default_factory=dict)  # (namespace, guid)
+    entries: dict[tuple[str, str], StoredEntry] = field(default_factory=dict)  # (namespace, guid)
 
     def copy(self) -> Tables:
         return Tables(**{name: dict(table) for name, table in vars(self).items()})

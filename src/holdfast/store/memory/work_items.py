@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from holdfast.model.jobs import DEFAULT_NAMESPACE, WorkItemRow
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.work import WorkWhich
+from holdfast.model.work import WorkFilter
 from holdfast.store.memory.state import MemoryState
 from holdfast.store.ports.work_items import WorkRow
 
@@ -28,7 +28,7 @@ class MemoryWork:
         return None if row is None else row.work
 
     async def list(
-        self, work_filter: WorkWhich, *, limit: int = 100, cursor: str | None = None
+        self, work_filter: WorkFilter, *, limit: int = 100, cursor: str | None = None
     ) -> Page[WorkRow]:
         found = sorted(
             (row for row in self._list_rows() if _fits(row, work_filter)), key=_get_job_id, reverse=True
@@ -74,7 +74,7 @@ def _get_job_id(row: WorkRow) -> str:
     return row.head.job_id
 
 
-def _fits(row: WorkRow, work_filter: WorkWhich) -> bool:
+def _fits(row: WorkRow, work_filter: WorkFilter) -> bool:
     dead = row.head.wait_reason is WaitReason.DEAD_LETTER
     return (
         row.head.namespace == work_filter.namespace

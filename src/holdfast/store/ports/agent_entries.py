@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from holdfast.model.agent_registry import AgentEntry, Seen
+from holdfast.model.agent_registry import AgentEntry, StoredEntry
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 
 
 class AgentEntries(Protocol):
     """Times are store time: writing an entry records this instant as its heartbeat."""
 
-    async def get(self, guid: str, *, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
+    async def get(self, guid: str, *, namespace: str = DEFAULT_NAMESPACE) -> StoredEntry | None:
         """The entry as it is now."""
         ...
 
-    async def put(self, entry: AgentEntry, *, over: int, namespace: str = DEFAULT_NAMESPACE) -> Seen | None:
+    async def put(
+        self, entry: AgentEntry, *, over: int, namespace: str = DEFAULT_NAMESPACE
+    ) -> StoredEntry | None:
         """Replace the entry of revision `over` by this one; `over` 0 adds a new entry. None, and nothing changed: the
         stored revision is another one."""
         ...
@@ -25,6 +27,6 @@ class AgentEntries(Protocol):
         """Remove the entry if it still has revision `over`; returns whether it was removed."""
         ...
 
-    async def list(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Seen]:
+    async def list(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[StoredEntry]:
         """Every entry, in no order."""
         ...

@@ -58,7 +58,7 @@ class Inbox(Protocol):
         fence: int | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Claim | None:
-        """Claim the batches that `model.inbox.takeable` allows now; None if there are none.
+        """Claim the batches that `model.inbox.select_candidates` allows now; None if there are none.
 
         The claim's fence is one more than any fence the first batch had; every batch of the claim gets its own counter
         raised. The claimer chooses `token`: the same token again returns the same live claim (after a lost reply).

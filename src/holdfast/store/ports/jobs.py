@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast.model.hash_chain import SealedEvent
-from holdfast.model.jobs import JobDraft, JobFilter, JobHead, JobNames, JobRecord, Submitted
+from holdfast.model.jobs import JobDraft, JobFilter, JobHead, JobNames, JobRecord, SubmittedJob
 from holdfast.model.page import Page
 from holdfast.model.states import Status, WaitReason
 
 
 class Jobs(Protocol):
-    async def submit(self, draft: JobDraft) -> Submitted:
+    async def submit(self, draft: JobDraft) -> SubmittedJob:
         """Create a durable job for this request, with `job_created` as its first event.
 
         A repeat under the same request key (or the same job id) with the same content returns the first job with
@@ -27,7 +27,7 @@ class Jobs(Protocol):
         """
         ...
 
-    async def submit_many(self, drafts: Sequence[JobDraft]) -> list[Submitted]:
+    async def submit_many(self, drafts: Sequence[JobDraft]) -> list[SubmittedJob]:
         """Submit all of them in one commit, or none; the first draft that is rejected decides the error."""
         ...
 

@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError, InvalidMove
 from holdfast.model.append import NOTHING, Append, Extras, Move
 from holdfast.model.events import Event
 from holdfast.model.hash_chain import Head, SealedEvent
-from holdfast.model.jobs import JobDraft, JobHead, Submitted
+from holdfast.model.jobs import JobDraft, JobHead, SubmittedJob
 from holdfast.model.states import Status
 
 
@@ -110,7 +110,7 @@ class Journal(Protocol):
         """
         ...
 
-    async def begin(self, draft: JobDraft, rulings: Sequence[Ruling]) -> Submitted:
+    async def begin(self, draft: JobDraft, rulings: Sequence[Ruling]) -> SubmittedJob:
         """Submit the job and write these short holds on it, in one commit: no reader sees the job without them.
 
         A repeat of the request is recognised as by `Jobs.submit`: it returns the first job, and writes nothing. The

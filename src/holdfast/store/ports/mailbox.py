@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from holdfast.model.append import Timer
-from holdfast.model.mailbox import Mail, MailDraft, Sent
+from holdfast.model.mailbox import Mail, MailDraft, MailReceipt
 
 
 class Mailbox(Protocol):
-    async def send(self, draft: MailDraft) -> Sent:
+    async def send(self, draft: MailDraft) -> MailReceipt:
         """Store the letter and raise the job's `mail_seq`, in one transaction.
 
         A waiting job whose wait reason this kind of mail ends becomes pending at once. A job that has ended accepts no

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.model.retention import Pruned, RetentionPolicy, Tombstone
+from holdfast.model.retention import PruneResult, RetentionPolicy, Tombstone
 
 
 class FreedBlobs(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Retention(Protocol):
 
     async def prune(
         self, job_ids: Sequence[str], policy: RetentionPolicy, *, dry_run: bool = False
-    ) -> list[Pruned]:
+    ) -> list[PruneResult]:
         """Erase or remove each of these jobs, unless a reason forbids it; all in one commit.
 
         The rule is `model.retention.find_reason_to_keep`, applied while the job is locked. A job that does not exist is

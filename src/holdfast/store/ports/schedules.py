@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, Submitted
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, SubmittedJob
 from holdfast.model.page import Page
 from holdfast.model.schedule import Schedule
 
@@ -32,7 +32,7 @@ class Schedules(Protocol):
         """Schedules of all namespaces that are due and not paused, longest due first."""
         ...
 
-    async def fire(self, schedule: Schedule, job: JobDraft | None, next_at: int) -> Submitted | None:
+    async def fire(self, schedule: Schedule, job: JobDraft | None, next_at: int) -> SubmittedJob | None:
         """Submit the job and move the schedule to `next_at`, in one transaction. None: this call submitted no job.
 
         It fires only if the stored schedule equals `schedule` and is not paused; so of two processes that fire the same

@@ -10,14 +10,14 @@ import msgspec
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.page import Page
 from holdfast.model.session import (
-    Collected,
-    Committed,
+    CollectionResult,
+    CommitResult,
     SessionMeta,
     SessionNode,
     SessionRecord,
     SessionView,
     TurnCommit,
-    Vacuumed,
+    VacuumResult,
 )
 
 
@@ -45,7 +45,7 @@ class Sessions(Protocol):
 
     async def commit(
         self, commit: TurnCommit, *, handle: str | None = None, namespace: str = DEFAULT_NAMESPACE
-    ) -> Committed:
+    ) -> CommitResult:
         """Commit the turn with everything it names, or nothing.
 
         The checks run in the order that `holdfast.model.session` gives. Committing a node again replaces it and clears
@@ -101,10 +101,10 @@ class Sessions(Protocol):
         """Hide the nodes from every load; returns how many were visible before."""
         ...
 
-    async def vacuum(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Vacuumed:
+    async def vacuum(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> VacuumResult:
         """Remove tombstoned nodes; returns what this call removed."""
         ...
 
-    async def gc(self, *, older_than_us: int = 0, namespace: str = DEFAULT_NAMESPACE) -> Collected:
+    async def gc(self, *, older_than_us: int = 0, namespace: str = DEFAULT_NAMESPACE) -> CollectionResult:
         """Remove blobs of this namespace that nothing refers to and that are older than the grace period."""
         ...

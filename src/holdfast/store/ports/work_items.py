@@ -10,7 +10,7 @@ import msgspec
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobHead, WorkItemRow
 from holdfast.model.page import Page
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.work import WorkWhich
+from holdfast.model.work import WorkFilter
 
 
 class WorkRow(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class WorkItemStore(Protocol):
         ...
 
     async def list(
-        self, work_filter: WorkWhich, *, limit: int = 100, cursor: str | None = None
+        self, work_filter: WorkFilter, *, limit: int = 100, cursor: str | None = None
     ) -> Page[WorkRow]:
         """Work items, newest id first, a page at a time; pass the cursor of a page to get the next."""
         ...

@@ -9,7 +9,7 @@ from holdfast.model import canonical
 from holdfast.model.envelope import must_be_open
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.limits import BLOB_BYTES_MAX
-from holdfast.model.session import Collected
+from holdfast.model.session import CollectionResult
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.checkpoints import blobs_of
 from holdfast.store.tables.payloads import need_namespace
@@ -69,7 +69,7 @@ def _decode_digest(digest: str) -> bytes:
     return raw
 
 
-async def collect_in(tx: Transaction, namespace: str, older_than_us: int) -> Collected:
+async def collect_in(tx: Transaction, namespace: str, older_than_us: int) -> CollectionResult:
     """Remove unreferenced blobs past their grace period; count the others."""
     counted = await tx.row("count_blobs", namespace=namespace)
     now = await tx.row("read_wall_clock")
@@ -84,7 +84,7 @@ async def collect_in(tx: Transaction, namespace: str, older_than_us: int) -> Col
     old = [row for row in unreferenced if row[1] <= now[0] - older_than_us]
     for digest, _ in old:
         await tx.run("remove_blob", namespace=namespace, digest=digest)
-    return Collected(
+    return CollectionResult(
         roots=counted[0] - len(unreferenced), retained=len(unreferenced) - len(old), deleted=len(old)
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.model import budget as money
 from holdfast.model import canonical
-from holdfast.model.budget import BudgetAccount, Charge, Raise
+from holdfast.model.budget import BudgetAccount, Charge, LimitRaise
 from holdfast.model.jobs import JobDraft
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.payloads import read_json
@@ -56,7 +56,7 @@ async def charge_in(tx: Transaction, spend: Sequence[Charge]) -> None:
         )
 
 
-async def raise_in(tx: Transaction, raises: Sequence[Raise]) -> None:
+async def raise_in(tx: Transaction, raises: Sequence[LimitRaise]) -> None:
     """Raise the limits of these budgets to at least these."""
     for change in sorted(raises, key=lambda change: change.budget_id):
         row = await tx.row("lock_budget", budget_id=change.budget_id)

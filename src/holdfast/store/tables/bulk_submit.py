@@ -30,7 +30,7 @@ from holdfast.errors import NotFound
 from holdfast.model import lease
 from holdfast.model.events import JobCreated
 from holdfast.model.hash_chain import EMPTY, GENESIS, Head, SealedEvent, body_of, seal
-from holdfast.model.jobs import JobDraft, Submitted, make_created_event, make_submission
+from holdfast.model.jobs import JobDraft, SubmittedJob, make_created_event, make_submission
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import Status
 from holdfast.store.executor import Executor, RunAgain, Transaction, Value
@@ -42,7 +42,7 @@ from holdfast.store.tables.queue_limits import admit_in
 Sealed = tuple[JobDraft, SealedEvent, Head]
 
 
-async def submit_plain_in(tx: Transaction, drafts: Sequence[JobDraft]) -> list[Submitted] | None:
+async def submit_plain_in(tx: Transaction, drafts: Sequence[JobDraft]) -> list[SubmittedJob] | None:
     """Submit the jobs within this transaction. None: nothing was written, because not all of them are plain and new."""
     ids = [draft.job_id for draft in drafts if draft.job_id is not None]
     if len(drafts) < 2 or len({*ids}) < len(drafts) or not all(map(_is_plain, drafts)):
@@ -62,10 +62,10 @@ async def submit_plain_in(tx: Transaction, drafts: Sequence[JobDraft]) -> list[S
         raise RunAgain  # another process took one of the ids meanwhile
     for queue in {draft.queue for draft in drafts}:
         tx.hint(f"queue:{queue}")
-    return [Submitted(job_id, created=True) for job_id in ids]
+    return [SubmittedJob(job_id, created=True) for job_id in ids]
 
 
-async def submit_at_once(executor: Executor, drafts: Sequence[JobDraft]) -> list[Submitted] | None:
+async def submit_at_once(executor: Executor, drafts: Sequence[JobDraft]) -> list[SubmittedJob] | None:
     """Submit the jobs in one statement. None: they are not plain, or an id is taken, perhaps by a try whose reply was
     lost; nothing was written."""
     namespaces = {draft.namespace for draft in drafts}
@@ -80,7 +80,7 @@ async def submit_at_once(executor: Executor, drafts: Sequence[JobDraft]) -> list
         return None  # no such namespace, one whose queues have limits, or an id that another job has or had
     executor.send_wakeups(f"queue:{draft.queue}" for draft in drafts)
     await asyncio.sleep(0)  # the hint is sent before the next request of the caller
-    return [Submitted(draft.job_id or "", created=True) for draft in drafts]
+    return [SubmittedJob(draft.job_id or "", created=True) for draft in drafts]
 
 
 def _is_plain(draft: JobDraft) -> bool:

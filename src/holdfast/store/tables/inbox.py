@@ -116,7 +116,7 @@ class SqlInbox:
             if fence is not None:
                 check_fence(await lock_head(tx, owner), fence)
             candidates = await _list_claimable(tx, session_id, namespace)
-            taken = inbox.takeable(candidates, boundary, max_batches)
+            taken = inbox.select_candidates(candidates, boundary, max_batches)
             return await _claim_in(tx, session_id, owner, taken, ttl_us, token, namespace)
 
         return await self._executor.write(work)
@@ -137,7 +137,7 @@ class SqlInbox:
 
         async def work(tx: Transaction) -> Claim | None:
             candidates = await _list_claimable(tx, session_id, namespace)
-            taken = inbox.takeable(candidates, boundary, len(requested))
+            taken = inbox.select_candidates(candidates, boundary, len(requested))
             # Compared before anything is claimed: a rejected exact claim changes nothing.
             if {candidate.batch_id for candidate in taken} != requested:
                 taken = ()

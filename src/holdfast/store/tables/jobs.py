@@ -18,7 +18,7 @@ from holdfast.model.jobs import (
     JobHead,
     JobNames,
     JobRecord,
-    Submitted,
+    SubmittedJob,
     check_draft,
     decode_job_cursor,
     encode_job_cursor,
@@ -47,11 +47,11 @@ class SqlJobs:
         self._executor = executor
         self._ids = ids
 
-    async def submit(self, draft: JobDraft) -> Submitted:
+    async def submit(self, draft: JobDraft) -> SubmittedJob:
         (submitted,) = await self.submit_many([draft])
         return submitted
 
-    async def submit_many(self, drafts: Sequence[JobDraft]) -> list[Submitted]:
+    async def submit_many(self, drafts: Sequence[JobDraft]) -> list[SubmittedJob]:
         with_ids = [self._assign_id(draft) for draft in drafts]
         # A single job is written as a whole or not at all. Of several with ids from the caller, only some may be new.
         if len(with_ids) == 1 or (with_ids and all(draft.job_id is None for draft in drafts)):
@@ -59,7 +59,7 @@ class SqlJobs:
             if submitted is not None:
                 return submitted
 
-        async def work(tx: Transaction) -> list[Submitted]:
+        async def work(tx: Transaction) -> list[SubmittedJob]:
             submitted = await submit_plain_in(tx, with_ids)
             if submitted is not None:
                 return submitted
@@ -69,7 +69,9 @@ class SqlJobs:
         # No other call has an id that was generated for this one: a try whose reply was lost made a job found under it.
         is_generated = [draft.job_id is None for draft in drafts]
         return [
-            Submitted(result.job_id, created=result.created or (generated and result.job_id == draft.job_id))
+            SubmittedJob(
+                result.job_id, created=result.created or (generated and result.job_id == draft.job_id)
+            )
             for result, draft, generated in zip(results, with_ids, is_generated, strict=True)
         ]
 
@@ -141,7 +143,7 @@ class SqlJobs:
         return await self._executor.read(lambda tx: names_in(tx, namespace, limit))
 
 
-async def submit_in(tx: Transaction, draft: JobDraft, *, admitting: bool = False) -> Submitted:
+async def submit_in(tx: Transaction, draft: JobDraft, *, admitting: bool = False) -> SubmittedJob:
     """Submit the job within this transaction; a repeat of a known request returns its job. The draft has a job id.
 
     `admitting`: the request comes from outside, and the limits of its queue apply.
@@ -162,10 +164,10 @@ async def submit_in(tx: Transaction, draft: JobDraft, *, admitting: bool = False
         assert known is not None, "an insert that conflicts has something to conflict with"
         return known
     await _begin(tx, draft, created_at=inserted[0])
-    return Submitted(draft.job_id, created=True)
+    return SubmittedJob(draft.job_id, created=True)
 
 
-async def _find_earlier(tx: Transaction, draft: JobDraft, digest: bytes) -> Submitted | None:
+async def _find_earlier(tx: Transaction, draft: JobDraft, digest: bytes) -> SubmittedJob | None:
     """The job that an earlier request with this key or id made. Raises KeyReused if that request was another one."""
     if draft.request_key is not None:
         row = await tx.row("find_job_by_request", namespace=draft.namespace, request_key=draft.request_key)
@@ -183,11 +185,11 @@ async def _find_earlier(tx: Transaction, draft: JobDraft, digest: bytes) -> Subm
     return _check_same_request(draft.job_id, stored, digest, f"job id {draft.job_id!r}", same=known)
 
 
-def _check_same_request(job_id: str, stored: bytes, sent: bytes, key: str, *, same: bool) -> Submitted:
+def _check_same_request(job_id: str, stored: bytes, sent: bytes, key: str, *, same: bool) -> SubmittedJob:
     if not same:
         msg = f"{key} belongs to another request"
         raise KeyReused(msg, stored=stored.hex(), sent=sent.hex())
-    return Submitted(job_id, created=False)
+    return SubmittedJob(job_id, created=False)
 
 
 async def _begin(tx: Transaction, draft: JobDraft, *, created_at: int) -> None:

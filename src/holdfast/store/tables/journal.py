@@ -22,7 +22,7 @@ from holdfast.model import lease
 from holdfast.model.append import Append, Extras, Move, Timer
 from holdfast.model.events import CheckpointSaved
 from holdfast.model.hash_chain import Head, SealedEvent, seal
-from holdfast.model.jobs import JobDraft, JobHead, Submitted, check_draft
+from holdfast.model.jobs import JobDraft, JobHead, SubmittedJob, check_draft
 from holdfast.model.limits import PAYLOAD_INLINE_BYTES
 from holdfast.model.states import TERMINAL, Status
 from holdfast.store.executor import Executor, Row, Transaction
@@ -156,10 +156,10 @@ class SqlJournal:
 
         return [(swept.head, swept.ruling) for swept in await self._executor.write(work)]
 
-    async def begin(self, draft: JobDraft, rulings: Sequence[Ruling]) -> Submitted:
+    async def begin(self, draft: JobDraft, rulings: Sequence[Ruling]) -> SubmittedJob:
         checked = _assign_id(draft)
 
-        async def work(tx: Transaction) -> Submitted:
+        async def work(tx: Transaction) -> SubmittedJob:
             submitted = await submit_in(tx, checked)
             for ruling in rulings if submitted.created else ():
                 await hold_in(tx, submitted.job_id, functools.partial(_return_ruling, ruling), [])

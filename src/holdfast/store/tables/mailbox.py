@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.model import canonical
 from holdfast.model.append import Timer
-from holdfast.model.mailbox import Mail, MailDraft, Sent, check_mail
+from holdfast.model.mailbox import Mail, MailDraft, MailReceipt, check_mail
 from holdfast.model.states import TERMINAL, MailKind, Status, wakes
 from holdfast.store.executor import Executor, Transaction
 from holdfast.store.tables.job_heads import lock_head
@@ -15,8 +15,8 @@ class SqlMailbox:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    async def send(self, draft: MailDraft) -> Sent:
-        async def work(tx: Transaction) -> Sent:
+    async def send(self, draft: MailDraft) -> MailReceipt:
+        async def work(tx: Transaction) -> MailReceipt:
             return await send_in(tx, draft)
 
         return await self._executor.write(work)
@@ -45,7 +45,7 @@ class SqlMailbox:
         return await self._executor.read(work, brief=True)
 
 
-async def send_in(tx: Transaction, draft: MailDraft) -> Sent:
+async def send_in(tx: Transaction, draft: MailDraft) -> MailReceipt:
     """Store the letter within this transaction, and wake a job that waits for such mail.
 
     The head is locked first: a holder that suspends its job at this moment either sees the new `mail_seq` in its own
@@ -55,9 +55,9 @@ async def send_in(tx: Transaction, draft: MailDraft) -> Sent:
     head = await lock_head(tx, draft.job_id)
     known = await tx.row("find_mail_by_operation", job_id=draft.job_id, operation_id=draft.operation_id)
     if known is not None:
-        return Sent(known[0], accepted=True, repeated=True)
+        return MailReceipt(known[0], accepted=True, repeated=True)
     if head.status in TERMINAL:
-        return Sent(head.mail_seq, accepted=False)
+        return MailReceipt(head.mail_seq, accepted=False)
     woken = head.status is Status.WAITING and wakes(head.wait_reason, draft.kind)
     body = await store_body(tx, head.namespace, canonical.encode(draft.body))
     await tx.run("advance_mail_seq", job_id=draft.job_id, woken=int(woken))
@@ -75,4 +75,4 @@ async def send_in(tx: Transaction, draft: MailDraft) -> Sent:
     tx.hint(f"job:{draft.job_id}")
     if woken:
         tx.hint(f"queue:{head.queue}")
-    return Sent(head.mail_seq + 1, accepted=True, woke=woken)
+    return MailReceipt(head.mail_seq + 1, accepted=True, woke=woken)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft
-from holdfast.model.queue_limits import Load, QueueLimits, admit, check_limits
+from holdfast.model.queue_limits import QueueLimits, QueueLoad, admit, check_limits
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.tables.payloads import need_namespace
 
@@ -48,7 +48,7 @@ async def admit_in(tx: Transaction, drafts: Sequence[JobDraft]) -> None:
             limits = _to_limits(row)
             load = await tx.row("read_queue_load", enough=limits.depth_max or 0, **place)
             assert load is not None, "counting always gives a row"
-            admit(limits, Load(load[0], load[1]), new_jobs[namespace, queue], load[2])
+            admit(limits, QueueLoad(load[0], load[1]), new_jobs[namespace, queue], load[2])
 
 
 def _to_limits(row: Row) -> QueueLimits:

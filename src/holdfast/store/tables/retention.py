@@ -13,10 +13,10 @@ from typing import Final
 from holdfast.errors import NotFound
 from holdfast.model.retention import (
     ERASABLE,
-    How,
-    Pruned,
+    PruneMode,
+    PruneResult,
     RetentionPolicy,
-    Standing,
+    RetentionRow,
     Tombstone,
     find_reason_to_keep,
 )
@@ -53,13 +53,13 @@ class SqlRetention:
 
     async def prune(
         self, job_ids: Sequence[str], policy: RetentionPolicy, *, dry_run: bool = False
-    ) -> list[Pruned]:
+    ) -> list[PruneResult]:
         ordered = sorted(set(job_ids))  # the order in which every transaction locks heads
 
-        async def look(tx: Transaction) -> list[Pruned]:
+        async def look(tx: Transaction) -> list[PruneResult]:
             return [await _judge(tx, job, policy) for job in await _load_standings(tx, ordered)]
 
-        async def work(tx: Transaction) -> list[Pruned]:
+        async def work(tx: Transaction) -> list[PruneResult]:
             locked = [job_id for job_id in ordered if await _is_there(tx, job_id)]
             jobs = {job.job_id: job for job in await _load_standings(tx, locked)}
             pruned = [await _judge(tx, job, policy) for job in jobs.values()]
@@ -80,7 +80,7 @@ class SqlRetention:
         if row is None:
             return None
         values = dict(zip(Tombstone.__struct_fields__, row, strict=True))
-        return Tombstone(**values | {"status": to_enum(Status, row[3]), "how": to_enum(How, row[9])})
+        return Tombstone(**values | {"status": to_enum(Status, row[3]), "how": to_enum(PruneMode, row[9])})
 
     async def collect(self, *, grace_us: int, batch: int, dry_run: bool = False) -> FreedBlobs:
         """Find unreferenced blobs without a lock. A blob that is stored again meanwhile has a new time, and stays."""
@@ -108,39 +108,39 @@ async def _is_there(tx: Transaction, job_id: str) -> bool:
     return True
 
 
-async def _load_standings(tx: Transaction, job_ids: Sequence[str]) -> list[Standing]:
+async def _load_standings(tx: Transaction, job_ids: Sequence[str]) -> list[RetentionRow]:
     rows = [await tx.row("get_retention_state", job_id=job_id) for job_id in job_ids]
     return [_to_standing(row) for row in rows if row is not None]
 
 
-def _to_standing(row: Row) -> Standing:
-    values = dict(zip(Standing.__struct_fields__, row, strict=True))
+def _to_standing(row: Row) -> RetentionRow:
+    values = dict(zip(RetentionRow.__struct_fields__, row, strict=True))
     values["status"] = to_enum(Status, values["status"])
     if values["parent_status"] is not None:
         values["parent_status"] = to_enum(Status, values["parent_status"])
     if values["pruned"] is not None:
-        values["pruned"] = to_enum(How, values["pruned"])
-    return Standing(**values)
+        values["pruned"] = to_enum(PruneMode, values["pruned"])
+    return RetentionRow(**values)
 
 
-async def _judge(tx: Transaction, job: Standing, policy: RetentionPolicy) -> Pruned:
+async def _judge(tx: Transaction, job: RetentionRow, policy: RetentionPolicy) -> PruneResult:
     """The decision about the job, and how much of it would be erased or removed."""
     now = await tx.row("read_wall_clock")
     assert now is not None
     reason = find_reason_to_keep(job, policy, now=now[0])
     if reason is not None:
-        return Pruned(job_id=job.job_id, kept=reason)
-    if policy.how is How.ERASE:
+        return PruneResult(job_id=job.job_id, kept=reason)
+    if policy.how is PruneMode.ERASE:
         counted = await tx.row("count_bodies_to_erase", job_id=job.job_id, types=TYPES)
     else:
         counted = await tx.row("count_bodies_to_remove", job_id=job.job_id)
     assert counted is not None
-    return Pruned(job_id=job.job_id, events=counted[0], size=counted[1])
+    return PruneResult(job_id=job.job_id, events=counted[0], size=counted[1])
 
 
-async def _prune_job(tx: Transaction, job: Standing, how: How) -> None:
+async def _prune_job(tx: Transaction, job: RetentionRow, how: PruneMode) -> None:
     await tx.run("remove_passages", job_id=job.job_id)
-    if how is How.ERASE:
+    if how is PruneMode.ERASE:
         await tx.run("erase_events", job_id=job.job_id, types=TYPES, nothing=NOTHING)
         await tx.run("erase_mail", job_id=job.job_id, nothing=SAID_NOTHING)
     else:

@@ -10,7 +10,7 @@ from holdfast.errors import KeyReused, NotFound
 from holdfast.model import budget as money
 from holdfast.model import canonical
 from holdfast.model.ids import IdSource
-from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, Submitted, check_draft
+from holdfast.model.jobs import DEFAULT_NAMESPACE, JobDraft, SubmittedJob, check_draft
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.schedule import CatchUp, Schedule, check_schedule
 from holdfast.store.executor import Executor, Row, Transaction, Value
@@ -58,12 +58,12 @@ class SqlSchedules:
 
         return tuple([_to_schedule(row) for row in await self._executor.read(work, brief=True)])
 
-    async def fire(self, schedule: Schedule, job: JobDraft | None, next_at: int) -> Submitted | None:
+    async def fire(self, schedule: Schedule, job: JobDraft | None, next_at: int) -> SubmittedJob | None:
         draft = None if job is None else self._assign_id(job)
         place = {"namespace": schedule.namespace, "schedule_id": schedule.schedule_id}
-        tried: list[Submitted | None] = []
+        tried: list[SubmittedJob | None] = []
 
-        async def work(tx: Transaction) -> Submitted | None:
+        async def work(tx: Transaction) -> SubmittedJob | None:
             row = await tx.row("lock_schedule", **place)
             if row is None or schedule.paused or _to_schedule(row) != schedule:
                 return await _find_lost_try(tx, tried)
@@ -103,7 +103,7 @@ class SqlSchedules:
         return await self._executor.write(work)
 
 
-async def _submit(tx: Transaction, job: JobDraft) -> Submitted:
+async def _submit(tx: Transaction, job: JobDraft) -> SubmittedJob:
     """Submit the job of this due time. A job that a schedule of the same id submitted before it was changed is left as
     it is."""
     try:
@@ -111,10 +111,10 @@ async def _submit(tx: Transaction, job: JobDraft) -> Submitted:
     except KeyReused:
         row = await tx.row("find_job_by_request", namespace=job.namespace, request_key=job.request_key)
         assert row is not None, "the key was found a moment ago"
-        return Submitted(row[0], created=False)
+        return SubmittedJob(row[0], created=False)
 
 
-async def _find_lost_try(tx: Transaction, tried: Sequence[Submitted | None]) -> Submitted | None:
+async def _find_lost_try(tx: Transaction, tried: Sequence[SubmittedJob | None]) -> SubmittedJob | None:
     """The result of an earlier try of this call whose reply was lost, if its job exists: no other call has that job
     id."""
     last = tried[-1] if tried else None

@@ -12,8 +12,8 @@ from holdfast.model.ids import check_name
 from holdfast.model.jobs import DEFAULT_NAMESPACE
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.session import (
-    Collected,
-    Committed,
+    CollectionResult,
+    CommitResult,
     Frame,
     Graph,
     SessionMeta,
@@ -22,7 +22,7 @@ from holdfast.model.session import (
     SessionView,
     TurnCommit,
     Usage,
-    Vacuumed,
+    VacuumResult,
     active_path,
 )
 from holdfast.store.executor import Executor, Row, Transaction
@@ -41,15 +41,15 @@ class SqlSessions:
 
     async def commit(
         self, commit: TurnCommit, *, handle: str | None = None, namespace: str = DEFAULT_NAMESPACE
-    ) -> Committed:
+    ) -> CommitResult:
         turn = turn_of(commit)
         if self._executor.batches and handle is None and turn.is_plain:
             done = await commit_at_once(self._executor, turn, namespace=namespace)
             if done is not None:
                 return done
-        tried: list[Committed] = []
+        tried: list[CommitResult] = []
 
-        async def work(tx: Transaction) -> Committed:
+        async def work(tx: Transaction) -> CommitResult:
             if tried and commit.stamp is None:
                 msg = f"the reply to an unstamped turn of session {commit.session_id} was lost"
                 raise OutcomeUnknown(msg, hint="Load the session to see. A stamped turn recognises itself.")
@@ -134,15 +134,15 @@ class SqlSessions:
 
         return await self._executor.write(work)
 
-    async def vacuum(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> Vacuumed:
-        async def work(tx: Transaction) -> Vacuumed:
+    async def vacuum(self, session_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> VacuumResult:
+        async def work(tx: Transaction) -> VacuumResult:
             rows = await tx.rows("remove_hidden_nodes", namespace=namespace, session_id=session_id)
-            return Vacuumed(len(rows))
+            return VacuumResult(len(rows))
 
         return await self._executor.write(work)
 
-    async def gc(self, *, older_than_us: int = 0, namespace: str = DEFAULT_NAMESPACE) -> Collected:
-        async def work(tx: Transaction) -> Collected:
+    async def gc(self, *, older_than_us: int = 0, namespace: str = DEFAULT_NAMESPACE) -> CollectionResult:
+        async def work(tx: Transaction) -> CollectionResult:
             return await collect_in(tx, namespace, older_than_us)
 
         return await self._executor.write(work)

@@ -15,7 +15,7 @@ from holdfast.errors import ClaimLost, HeadMoved, SessionBound, TurnConflict
 from holdfast.model import canonical
 from holdfast.model.ids import check_name
 from holdfast.model.inbox import Completion
-from holdfast.model.session import Committed, Frame, TurnCommit
+from holdfast.model.session import CommitResult, Frame, TurnCommit
 from holdfast.store.executor import Executor, Row, RunAgain, Transaction, Value
 from holdfast.store.tables.payloads import need_namespace, store_body
 from holdfast.store.tables.turn_rows import TurnRows, turn_of
@@ -23,14 +23,14 @@ from holdfast.store.tables.turn_rows import TurnRows, turn_of
 
 async def commit_in(
     tx: Transaction, commit: TurnCommit, *, namespace: str, handle: str | None, job_id: str | None = None
-) -> Committed:
+) -> CommitResult:
     """Commit the turn within this transaction, or raise the error of the first check that fails."""
     return await write_in(tx, turn_of(commit), namespace=namespace, handle=handle, job_id=job_id)
 
 
 async def write_in(
     tx: Transaction, turn: TurnRows, *, namespace: str, handle: str | None, job_id: str | None = None
-) -> Committed:
+) -> CommitResult:
     """As `commit_in`, for a turn that is already encoded as rows."""
     commit = turn.commit
     place = {"namespace": namespace, "session_id": commit.session_id}
@@ -54,14 +54,14 @@ async def write_in(
     return await _write(tx, turn, head, place, job_id)
 
 
-async def commit_at_once(executor: Executor, turn: TurnRows, *, namespace: str) -> Committed | None:
+async def commit_at_once(executor: Executor, turn: TurnRows, *, namespace: str) -> CommitResult | None:
     """Commit the turn by one statement that is a transaction by itself. None: nothing was written, and the checks of
     `write_in` find the reason."""
     commit = turn.commit
     place = {"namespace": namespace, "session_id": commit.session_id}
     values = turn.values(None) | place | turn.columns()
     rows = await executor.run_statement("write_turn", expected_revision=commit.expected_revision, **values)
-    return Committed(rows[0][0], turn.digest.hex()) if rows else None
+    return CommitResult(rows[0][0], turn.digest.hex()) if rows else None
 
 
 async def _must_fit(tx: Transaction, commit: TurnCommit, head: Row, place: dict[str, str]) -> None:
@@ -105,14 +105,14 @@ async def _open_turn(tx: Transaction, commit: TurnCommit, place: dict[str, str])
     return row[:4], row[4:]
 
 
-def _find_replay(commit: TurnCommit, stamp: Row) -> Committed | None:
+def _find_replay(commit: TurnCommit, stamp: Row) -> CommitResult | None:
     turn_hash, revision, checkpoint_digest = stamp
     if commit.stamp is None or turn_hash is None:
         return None
     if turn_hash != commit.stamp.turn_hash:
         msg = f"turn {commit.stamp.turn_id!r} of session {commit.session_id} was committed with other content"
         raise TurnConflict(msg)
-    return Committed(revision, checkpoint_digest.hex(), replayed=True)
+    return CommitResult(revision, checkpoint_digest.hex(), replayed=True)
 
 
 async def _must_own(tx: Transaction, completion: Completion, place: dict[str, str]) -> None:
@@ -131,7 +131,7 @@ async def _must_own(tx: Transaction, completion: Completion, place: dict[str, st
 
 async def _write(
     tx: Transaction, turn: TurnRows, head: Row, place: dict[str, str], job_id: str | None
-) -> Committed:
+) -> CommitResult:
     revision, leaf, frame_id, node_seq = head
     commit = turn.commit
     for digest, body in turn.blobs.items():
@@ -149,7 +149,7 @@ async def _write(
         await _write_each(tx, turn, values | {"revision": revision + 1}, node_seq)
     await _put_frames(tx, commit.frames, place)
     await _settle(tx, commit, place)
-    return Committed(revision + 1, turn.digest.hex())
+    return CommitResult(revision + 1, turn.digest.hex())
 
 
 async def _write_each(tx: Transaction, turn: TurnRows, values: dict[str, Value], node_seq: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast.model.jobs import DEFAULT_NAMESPACE, WorkItemRow
 from holdfast.model.page import Page, decode_cursor, encode_cursor
 from holdfast.model.states import Status, WaitReason
-from holdfast.model.work import WorkWhich
+from holdfast.model.work import WorkFilter
 from holdfast.store.executor import Executor, Row, Transaction
 from holdfast.store.ports.work_items import WorkRow
 from holdfast.store.tables.job_heads import head_of
@@ -29,7 +29,7 @@ class SqlWork:
         return None if row is None else _to_item(row)
 
     async def list(
-        self, work_filter: WorkWhich, *, limit: int = 100, cursor: str | None = None
+        self, work_filter: WorkFilter, *, limit: int = 100, cursor: str | None = None
     ) -> Page[WorkRow]:
         before = None if cursor is None else str(decode_cursor("work", cursor, keys=1)[0])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, after, append_of
+from holdfast.model.append import NOTHING, Append, Extras, Holder, Move, advance_holder, append_of
 from holdfast.model.events import Event, JobCompleted, JobReleased, JobWaiting, StepFinished
 from holdfast.model.hash_chain import Head
 from holdfast.model.lease import Grant
@@ -65,7 +65,7 @@ class Driver:
         """Send the append, which must be accepted; the driver continues after it."""
         head = await self.store.journal.append(append)
         assert head == append.head, "an accepted append leads to the head it named"
-        self.holder = after(self.holder, append)
+        self.holder = advance_holder(self.holder, append)
         return append
 
     async def write(

@@ -19,8 +19,8 @@ import msgspec
 
 from holdfast.engine.audit_hook import make_io_monitor
 from holdfast.engine.durable_call import DurableCall, ProbeResult
-from holdfast.engine.evidence import Looker
-from holdfast.engine.execution import Execution, Met
+from holdfast.engine.evidence import EvidenceChecker
+from holdfast.engine.execution import Execution, IdentifiedCall
 from holdfast.engine.group_commit import GroupCommit
 from holdfast.engine.runner_config import RunnerConfig
 from holdfast.model.append import Append
@@ -140,10 +140,10 @@ class SimulatedRun:
         cut = self._cuts[number] if number < len(self._cuts) else None
         life = self.lives[process.name] = _WorkerLife(process, cut, self._replace_worker)
         store = _CrashingStore(self.store, life, self.moved)
-        looker = Looker(Path.cwd())
+        checker = EvidenceChecker(Path.cwd())
 
         async def inspect(pack: Any) -> Any:
-            return looker.look_at_all(pack)
+            return checker.check_all(pack)
 
         config = RunnerConfig(
             store,
@@ -172,7 +172,7 @@ class SimulatedRun:
         see_call, see_attempt = self._call, self._perform
 
         class SeenExecution(Execution):
-            async def call(self, durable_call: DurableCall, met: Met | None = None) -> Any:
+            async def call(self, durable_call: DurableCall, met: IdentifiedCall | None = None) -> Any:
                 return await see_call(super().call, durable_call, met)
 
             async def perform(

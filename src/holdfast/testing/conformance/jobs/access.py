@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.errors import Conflict, InvalidName, InvalidPayload, NotFound
 from holdfast.model.access import ApiKey, Role
-from holdfast.model.audit import TEXT_MAX, ActDraft, breaks, read_act
+from holdfast.model.audit import TEXT_MAX, ActDraft, find_breaks, read_act
 from holdfast.model.hash_chain import EMPTY, Head
 from holdfast.model.time import MINUTE
 from holdfast.testing.conformance.harness import Bench, present
@@ -38,7 +38,7 @@ def _draft_act(act_id: str = "act-1", action: str = "key.create", **fields: Any)
 
 async def _read_acts(bench: Bench, namespace: str = "default") -> Sequence[tuple[int, str, str]]:
     acts = await bench.store.audit.read(namespace=namespace)
-    assert list(breaks(namespace, EMPTY, acts)) == []
+    assert list(find_breaks(namespace, EMPTY, acts)) == []
     head = await bench.store.audit.head(namespace=namespace)
     assert head == (Head(acts[-1].seq, acts[-1].hash) if acts else EMPTY)
     return [(act.seq, act.what, act.act_id) for act in acts]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from holdfast.errors import Fenced, KeyReused
 from holdfast.model.append import Extras
-from holdfast.model.budget import Budget, BudgetAccount, Charge, Raise
+from holdfast.model.budget import Budget, BudgetAccount, Charge, LimitRaise
 from holdfast.model.jobs import JobDraft
-from holdfast.model.retention import How, RetentionPolicy
+from holdfast.model.retention import PruneMode, RetentionPolicy
 from holdfast.model.time import DAY
 from holdfast.testing.conformance.driver import Driver, step
 from holdfast.testing.conformance.harness import Bench
@@ -98,15 +98,15 @@ async def jobs_of_a_tree_share_an_account(bench: Bench) -> None:
 async def limits_are_raised_with_the_event_and_never_lowered(bench: Bench) -> None:
     driver = await bench.drive_new(budget=LIMITS)
     await driver.write(step("one"), extras=_make_charge(driver, tokens=7))
-    raises = (Raise(driver.job_id, Budget(usd=1, tokens=5000)), Raise("job_nobody", Budget(usd=1)))
+    raises = (LimitRaise(driver.job_id, Budget(usd=1, tokens=5000)), LimitRaise("job_nobody", Budget(usd=1)))
     append = await driver.write(step("two"), extras=Extras(raises=raises))
     account = await _find_account(bench, driver.job_id)
     assert account.limits == Budget(usd=2, tokens=5000, tool_calls=40), "the larger one stays"
     assert account.tokens == 7
     async with bench.expect_unchanged():
         await bench.store.journal.append(append)
-    last = Raise(driver.job_id, Budget(tool_calls=41, wall="1h"))
-    await driver.write(step("three"), extras=Extras(raises=(last, Raise(driver.job_id, Budget(usd=3)))))
+    last = LimitRaise(driver.job_id, Budget(tool_calls=41, wall="1h"))
+    await driver.write(step("three"), extras=Extras(raises=(last, LimitRaise(driver.job_id, Budget(usd=3)))))
     account = await _find_account(bench, driver.job_id)
     assert account.limits == Budget(usd=3, tokens=5000, tool_calls=41), "what had no limit gets none"
 
@@ -116,7 +116,7 @@ async def an_account_goes_with_its_job(bench: Bench) -> None:
     await driver.write(step("one"), extras=_make_charge(driver, tokens=7))
     await driver.complete()
     bench.clock.advance(30 * DAY)
-    for how, left in ((How.ERASE, 2), (How.REMOVE, 1)):
+    for how, left in ((PruneMode.ERASE, 2), (PruneMode.REMOVE, 1)):
         policy = RetentionPolicy(older_than_us=7 * DAY, how=how)
         (pruned,) = await bench.store.retention.prune([driver.job_id], policy)
         assert pruned.kept is None

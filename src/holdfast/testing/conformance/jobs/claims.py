@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.errors import Fenced
 from holdfast.model.append import Move
 from holdfast.model.events import JobClaimed, JobReleased, JobWaiting
-from holdfast.model.hash_chain import Head, first_break, unseal
+from holdfast.model.hash_chain import Head, find_break, unseal
 from holdfast.model.states import HELD, Status, WaitReason
 from holdfast.model.time import MINUTE, SECOND
 from holdfast.store.ports.leases import AHEAD_US, HeldLease
@@ -38,7 +38,7 @@ async def a_grant_is_the_newest_event(bench: Bench) -> None:
     job_id = await bench.submit()
     [grant] = await bench.grants("worker-1")
     events = await bench.store.journal.read(job_id)
-    assert first_break(job_id, events) is None, "the grant continues the chain"
+    assert find_break(job_id, events) is None, "the grant continues the chain"
     assert unseal(events[-1]) == JobClaimed(worker="worker-1", takeover=False)
     assert (events[-1].seq, events[-1].hash) == (grant.head_seq, grant.head_hash)
     assert events[-1].fence == grant.fence, "written under the new fence"

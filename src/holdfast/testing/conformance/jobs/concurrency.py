@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.errors import Broken
-from holdfast.model.hash_chain import Head, first_break
+from holdfast.model.hash_chain import Head, find_break
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.session import TurnCommit, stamp_commit
@@ -53,7 +53,7 @@ async def of_two_appends_on_one_head_one_wins(bench: Bench) -> None:
     assert (len(winners), len(losers)) == (1, CALLERS - 1)
     events = await bench.store.journal.read(driver.job_id)
     assert [event.seq for event in events] == [1, 2, 3], "no gap and no fork"
-    assert first_break(driver.job_id, events) is None
+    assert find_break(driver.job_id, events) is None
 
 
 async def letters_from_many_senders_are_numbered_without_gaps(bench: Bench) -> None:

@@ -7,7 +7,7 @@ import msgspec
 from holdfast.errors import Broken, Fenced, KeyReused, MailWaiting, NotFound
 from holdfast.model.append import Append, Extras, Move, Timer
 from holdfast.model.events import CheckpointSaved, JobCompleted, JobRequeued, JobWaiting
-from holdfast.model.hash_chain import Head, first_break, unseal
+from holdfast.model.hash_chain import Head, find_break, unseal
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.testing.conformance.drafts import call_row, intent_of
@@ -23,7 +23,7 @@ async def an_append_continues_the_journal(bench: Bench) -> None:
     events = await bench.store.journal.read(driver.job_id)
     assert tuple(events[-2:]) == append.events, "what was sealed is what is read"
     assert [event.seq for event in events] == [1, 2, 3, 4]
-    assert first_break(driver.job_id, events) is None
+    assert find_break(driver.job_id, events) is None
     assert unseal(events[2]) == step("one", {"n": 1})
     head = await bench.store.jobs.head(driver.job_id)
     assert head.head == append.head == Head(4, events[-1].hash)
@@ -256,7 +256,7 @@ async def a_batch_writes_every_fact_and_every_move(bench: Bench) -> None:
     for append in appends:
         events = await bench.store.journal.read(append.job_id)
         assert tuple(events[-len(append.events) :]) == append.events
-        assert first_break(append.job_id, events) is None
+        assert find_break(append.job_id, events) is None
     assert (await bench.store.jobs.head(fenced.job_id)).head == fenced.holder.head
 
 
@@ -294,7 +294,7 @@ async def a_journal_survives_a_new_handle(bench: Bench) -> None:
     await bench.reopen()
     events = await bench.store.journal.read(driver.job_id)
     assert events == before
-    assert first_break(driver.job_id, events) is None
+    assert find_break(driver.job_id, events) is None
 
 
 async def _send_signal(bench: Bench, driver: Driver) -> None:

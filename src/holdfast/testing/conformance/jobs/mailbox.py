@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.errors import InvalidPayload, NotFound, TooLarge
 from holdfast.model.limits import LETTER_BYTES_MAX, LETTER_DEPTH_MAX
-from holdfast.model.mailbox import Mail, MailDraft, Sent
+from holdfast.model.mailbox import Mail, MailDraft, MailReceipt
 from holdfast.model.states import MailKind, Status, WaitReason, wakes
 from holdfast.model.time import MINUTE
 from holdfast.testing.conformance.driver import step
@@ -15,7 +15,7 @@ async def letters_are_numbered_without_gaps(bench: Bench) -> None:
     first, second = await bench.submit(), await bench.submit()
     for number in (1, 2, 3):
         sent = await bench.store.post.send(_draft_mail(first, f"op-{number}"))
-        assert sent == Sent(number, accepted=True)
+        assert sent == MailReceipt(number, accepted=True)
     assert (await bench.store.post.send(_draft_mail(second, "op-1"))).mail_seq == 1, "each job counts its own"
     letters = await bench.store.post.read(first)
     assert [letter.mail_seq for letter in letters] == [1, 2, 3]
@@ -41,7 +41,7 @@ async def a_letter_that_fits_into_no_event_is_refused(bench: Bench) -> None:
         deep = [deep]
     large = "x" * (LETTER_BYTES_MAX - 2)
     for number, body in enumerate((deep, large), 1):
-        assert await bench.store.post.send(_draft_signal(body, job_id, f"op-{number}")) == Sent(
+        assert await bench.store.post.send(_draft_signal(body, job_id, f"op-{number}")) == MailReceipt(
             number, accepted=True
         )
     assert [letter.body for letter in await bench.store.post.read(job_id)] == [deep, large]
@@ -64,7 +64,7 @@ async def mail_wakes_a_waiting_job(bench: Bench) -> None:
     await driver.wait(WaitReason.SIGNAL, wake_at=bench.clock.wall_us() + 1000 * MINUTE)
     bench.clock.advance(MINUTE)
     sent = await bench.store.post.send(_draft_mail(driver.job_id, "op-1"))
-    assert sent == Sent(1, accepted=True, woke=True)
+    assert sent == MailReceipt(1, accepted=True, woke=True)
     head = await bench.store.jobs.head(driver.job_id)
     assert (head.status, head.wait_reason, head.wake_at) == (Status.PENDING, None, None)
     assert head.ready_at == bench.clock.wall_us()
@@ -102,7 +102,9 @@ async def the_same_operation_is_one_letter(bench: Bench) -> None:
     await driver.wait(WaitReason.SIGNAL)
     async with bench.expect_unchanged():
         again = await bench.store.post.send(_draft_mail(driver.job_id, "op-1", MailKind.CANCEL))
-    assert again == Sent(1, accepted=True, repeated=True), "the first letter's place, and nobody is woken"
+    assert again == MailReceipt(1, accepted=True, repeated=True), (
+        "the first letter's place, and nobody is woken"
+    )
 
 
 async def a_job_that_is_over_accepts_nothing(bench: Bench) -> None:
@@ -111,7 +113,7 @@ async def a_job_that_is_over_accepts_nothing(bench: Bench) -> None:
     await driver.complete()
     async with bench.expect_unchanged():
         sent = await bench.store.post.send(_draft_mail(driver.job_id, "op-2"))
-    assert sent == Sent(1, accepted=False), "nobody will read it"
+    assert sent == MailReceipt(1, accepted=False), "nobody will read it"
 
 
 async def a_letter_accepted_before_the_end_stays_accepted(bench: Bench) -> None:
@@ -119,7 +121,7 @@ async def a_letter_accepted_before_the_end_stays_accepted(bench: Bench) -> None:
     await bench.store.post.send(_draft_mail(driver.job_id, "op-1"))
     await driver.complete()
     again = await bench.store.post.send(_draft_mail(driver.job_id, "op-1"))
-    assert again == Sent(1, accepted=True, repeated=True), "a repeat gets the first answer"
+    assert again == MailReceipt(1, accepted=True, repeated=True), "a repeat gets the first answer"
 
 
 async def a_letter_to_an_unknown_job_is_not_found(bench: Bench) -> None:

@@ -11,7 +11,7 @@ from holdfast.model.inbox import BatchDraft, ItemDraft
 from holdfast.model.jobs import JobDraft
 from holdfast.model.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
 from holdfast.model.mailbox import MailDraft
-from holdfast.model.session import Collected, Frame, SessionCheckpoint, SessionMeta, TurnCommit
+from holdfast.model.session import CollectionResult, Frame, SessionCheckpoint, SessionMeta, TurnCommit
 from holdfast.model.states import MailKind
 from holdfast.model.time import HOUR
 from holdfast.testing.conformance.drafts import AWKWARD, LARGE, node
@@ -61,14 +61,14 @@ async def garbage_collection_counts_what_is_in_use(bench: Bench) -> None:
         TurnCommit(session_id="root", nodes=nodes, frames=(frame,), checkpoint=checkpoint)
     )
     bench.clock.advance(HOUR)
-    assert await bench.store.sessions.gc() == Collected(roots=8, retained=0, deleted=0)
+    assert await bench.store.sessions.gc() == CollectionResult(roots=8, retained=0, deleted=0)
     await bench.store.sessions.commit(TurnCommit(session_id="root", replace=True))
-    assert await bench.store.sessions.gc() == Collected(roots=4, retained=0, deleted=4), (
+    assert await bench.store.sessions.gc() == CollectionResult(roots=4, retained=0, deleted=4), (
         "an old state is garbage"
     )
     claim = present(await bench.claim(), "a claim")
     await bench.store.sessions.commit(TurnCommit(session_id="root", completes=(claim.completion(),)))
-    assert await bench.store.sessions.gc() == Collected(roots=3, retained=0, deleted=1), (
+    assert await bench.store.sessions.gc() == CollectionResult(roots=3, retained=0, deleted=1), (
         "and so is a used input"
     )
 

@@ -8,7 +8,7 @@ from holdfast.errors import Busy, InvalidPayload, NotFound
 from holdfast.model.append import Extras
 from holdfast.model.jobs import JobDraft
 from holdfast.model.queue_limits import QueueLimits
-from holdfast.model.schedule import Schedule, job_of
+from holdfast.model.schedule import Schedule, make_job
 from holdfast.model.time import HOUR, MINUTE
 from holdfast.testing.conformance.drafts import message
 from holdfast.testing.conformance.driver import step
@@ -108,6 +108,6 @@ async def a_schedule_waits_for_room(bench: Bench) -> None:
         Schedule(schedule_id="s", kind="work", cron="0 * * * *", next_at=now, queue="q")
     )
     async with bench.refuses(Busy):
-        await bench.store.schedules.fire(schedule, job_of(schedule, now), now + HOUR)
+        await bench.store.schedules.fire(schedule, make_job(schedule, now), now + HOUR)
     await bench.store.queues.limit(QueueLimits(queue="q", depth_max=1))
-    assert await bench.store.schedules.fire(schedule, job_of(schedule, now), now + HOUR) is not None
+    assert await bench.store.schedules.fire(schedule, make_job(schedule, now), now + HOUR) is not None

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.errors import InvalidName, NotFound
 from holdfast.model.budget import Budget
 from holdfast.model.jobs import JobFilter
-from holdfast.model.schedule import CatchUp, Schedule, job_of
+from holdfast.model.schedule import CatchUp, Schedule, make_job
 from holdfast.model.time import HOUR, MINUTE, to_iso
 from holdfast.testing.conformance.harness import Bench
 
@@ -46,7 +46,7 @@ async def a_schedule_fires_once(bench: Bench) -> None:
     schedules = bench.store.schedules
     schedule = await _put_schedule(bench, input={"a": 1}, queue="q", budget=Budget(usd=1))
     assert await schedules.due() == (schedule,)
-    job = job_of(schedule, schedule.next_at)
+    job = make_job(schedule, schedule.next_at)
     fired = await asyncio.gather(*(schedules.fire(schedule, job, schedule.next_at + HOUR) for _ in range(5)))
     assert [answer is not None and answer.created for answer in fired].count(True) == 1
     (record,) = await bench.store.jobs.list(JobFilter())
@@ -69,7 +69,7 @@ async def an_instant_can_be_left_out(bench: Bench) -> None:
 async def what_was_changed_meanwhile_is_not_fired(bench: Bench) -> None:
     schedules = bench.store.schedules
     schedule = await _put_schedule(bench)
-    job = job_of(schedule, schedule.next_at)
+    job = make_job(schedule, schedule.next_at)
     await schedules.pause("report")
     assert await schedules.due() == ()
     async with bench.expect_unchanged():
@@ -89,12 +89,12 @@ async def an_instant_that_was_fired_before_is_passed(bench: Bench) -> None:
     new schedule moves on."""
     schedules = bench.store.schedules
     schedule = await _put_schedule(bench, input="first")
-    fired = await schedules.fire(schedule, job_of(schedule, schedule.next_at), schedule.next_at + HOUR)
+    fired = await schedules.fire(schedule, make_job(schedule, schedule.next_at), schedule.next_at + HOUR)
     assert fired is not None
     await schedules.remove("report")
     for input_ in ("first", "second"):
         again = await _put_schedule(bench, input=input_)
-        answer = await schedules.fire(again, job_of(again, again.next_at), again.next_at + HOUR)
+        answer = await schedules.fire(again, make_job(again, again.next_at), again.next_at + HOUR)
         assert answer is not None
         assert (answer.job_id, answer.created) == (fired.job_id, False)
         assert (await schedules.get("report")).next_at == schedule.next_at + HOUR

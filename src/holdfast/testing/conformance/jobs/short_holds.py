@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.errors import Fenced, NotFound
 from holdfast.model.append import Extras, Move, Timer
 from holdfast.model.events import JobCancellation, JobDeadLettered, JobRequeued
-from holdfast.model.hash_chain import first_break, unseal
+from holdfast.model.hash_chain import find_break, unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
@@ -35,7 +35,7 @@ async def a_hold_writes_what_was_decided(bench: Bench) -> None:
     assert head.head == written
     assert_no_lease(head)
     events = await bench.store.journal.read(job_id)
-    assert first_break(job_id, events) is None
+    assert find_break(job_id, events) is None
     assert [unseal(event) for event in events[1:]] == [JobCancellation(why="asked")], (
         "no claim, just the ruling"
     )

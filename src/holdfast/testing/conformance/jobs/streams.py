@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors import InvalidPayload
-from holdfast.model.retention import How, RetentionPolicy
+from holdfast.model.retention import PruneMode, RetentionPolicy
 from holdfast.model.streams import START, Cursor, Passage, StreamLine, passage_of
 from holdfast.model.time import DAY, MINUTE
 from holdfast.store.ports.leases import HeldLease
@@ -150,7 +150,7 @@ async def whoever_watches_is_told(bench: Bench) -> None:
 
 
 async def what_was_said_leaves_with_its_job(bench: Bench) -> None:
-    for how in (How.ERASE, How.REMOVE):
+    for how in (PruneMode.ERASE, PruneMode.REMOVE):
         gone, running = await _append_and_complete(bench), await bench.drive_new()
         await bench.store.streams.append([_make_stream_append(running.held, 1, "a")])
         bench.clock.advance(2 * DAY)

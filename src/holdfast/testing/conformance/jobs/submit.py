@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 from holdfast.errors import InvalidName, InvalidPayload, KeyReused, NotFound
-from holdfast.model.hash_chain import Head, first_break, unseal
+from holdfast.model.hash_chain import Head, find_break, unseal
 from holdfast.model.jobs import (
     JobDraft,
     JobFilter,
     JobHead,
     JobNames,
     JobRecord,
-    Submitted,
+    SubmittedJob,
     make_created_event,
 )
 from holdfast.model.lease import floor
@@ -30,7 +30,7 @@ async def a_new_job_is_pending_and_has_one_event(bench: Bench) -> None:
 
     assert unseal(event) == make_created_event(draft), "the journal begins with what was asked for"
     assert (event.seq, event.at) == (1, bench.clock.wall_us())
-    assert first_break(job_id, [event]) is None, "the chain begins with it"
+    assert find_break(job_id, [event]) is None, "the chain begins with it"
     assert head.head == Head(1, event.hash)
     assert (head.status, head.wait_reason, head.wake_at) == (Status.PENDING, None, None)
     assert (head.namespace, head.queue, head.kind, head.priority) == ("default", "fast", "work", 7)
@@ -78,22 +78,22 @@ async def the_same_request_makes_one_job(bench: Bench) -> None:
     async with bench.expect_unchanged():
         again = await bench.store.jobs.submit(JobDraft(kind="work", input=[1], request_key="key-1"))
         renamed = JobDraft(kind="work", input=[1], request_key="key-1", job_id="job_renamed")
-        assert again == Submitted(first, created=False)
-        assert await bench.store.jobs.submit(renamed) == Submitted(first, created=False), "the key decides"
+        assert again == SubmittedJob(first, created=False)
+        assert await bench.store.jobs.submit(renamed) == SubmittedJob(first, created=False), "the key decides"
 
 
 async def the_same_job_id_makes_one_job(bench: Bench) -> None:
     draft = JobDraft(kind="work", input=[1], job_id="job_mine")
-    assert await bench.store.jobs.submit(draft) == Submitted("job_mine", created=True)
+    assert await bench.store.jobs.submit(draft) == SubmittedJob("job_mine", created=True)
     async with bench.expect_unchanged():
-        assert await bench.store.jobs.submit(draft) == Submitted("job_mine", created=False)
+        assert await bench.store.jobs.submit(draft) == SubmittedJob("job_mine", created=False)
 
 
 async def a_request_that_is_over_still_makes_no_second_job(bench: Bench) -> None:
     driver = await bench.drive_new(request_key="key-1")
     await driver.complete()
     draft = JobDraft(kind="work", request_key="key-1", queue=driver.grant.queue)
-    assert await bench.store.jobs.submit(draft) == Submitted(driver.job_id, created=False)
+    assert await bench.store.jobs.submit(draft) == SubmittedJob(driver.job_id, created=False)
 
 
 async def a_reused_key_leaves_nothing(bench: Bench) -> None:
@@ -145,7 +145,7 @@ async def of_many_the_first_that_is_refused_says_why(bench: Bench) -> None:
 async def submit_many_recognises_a_repeat_inside_itself(bench: Bench) -> None:
     draft = JobDraft(kind="work", request_key="key-1")
     first, second = await bench.store.jobs.submit_many([draft, draft])
-    assert second == Submitted(first.job_id, created=False)
+    assert second == SubmittedJob(first.job_id, created=False)
 
 
 async def a_bad_draft_makes_no_job(bench: Bench) -> None:

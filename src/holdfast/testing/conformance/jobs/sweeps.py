@@ -7,7 +7,7 @@ import asyncio
 from holdfast.errors import Fenced, InvalidMove
 from holdfast.model.append import Extras, Move, Timer
 from holdfast.model.events import JobCancellation, JobDeadLettered, JobRequeued
-from holdfast.model.hash_chain import first_break, unseal
+from holdfast.model.hash_chain import find_break, unseal
 from holdfast.model.jobs import JobHead
 from holdfast.model.states import Status, WaitReason
 from holdfast.model.time import MINUTE, SECOND
@@ -40,7 +40,7 @@ async def a_sweep_holds_every_expired_job(bench: Bench) -> None:
         assert (now.takeovers, now.ready_at) == (1, head.ready_at), "counted, and its place in the queue kept"
         assert_no_lease(now)
         events = await bench.store.journal.read(head.job_id)
-        assert first_break(head.job_id, events) is None
+        assert find_break(head.job_id, events) is None
         assert unseal(events[-1]) == ruling.events[0]
         assert (events[-1].seq, events[-1].hash) == (now.head_seq, now.head_hash)
     async with bench.expect_unchanged():
@@ -109,7 +109,7 @@ async def a_sweep_does_to_each_what_was_ruled(bench: Bench) -> None:
     }
     for name, head in after.items():
         events = await bench.store.journal.read(head.job_id)
-        assert first_break(head.job_id, events) is None
+        assert find_break(head.job_id, events) is None
         assert [unseal(event) for event in events[2:]] == list(rulings[name].events)
         assert (events[-1].seq, events[-1].hash, events[-1].fence) == (
             head.head_seq,
@@ -126,7 +126,7 @@ async def two_facts_of_one_ruling_are_kept_in_order(bench: Bench) -> None:
     )
     for job_id, facts in ((driver.job_id, two), (other.job_id, two[:1])):
         events = await bench.store.journal.read(job_id)
-        assert first_break(job_id, events) is None
+        assert find_break(job_id, events) is None
         assert tuple(unseal(event) for event in events[2:]) == facts
         assert (await bench.store.jobs.head(job_id)).head_seq == events[-1].seq
 

@@ -7,14 +7,14 @@ import asyncio
 import msgspec
 
 from holdfast.errors import InvalidPayload, NotFound
-from holdfast.model.agent_registry import AgentEntry, Seen, Visibility
+from holdfast.model.agent_registry import AgentEntry, StoredEntry, Visibility
 from holdfast.model.append import Move
 from holdfast.model.events import JobDeadLettered
 from holdfast.model.jobs import JobDraft
 from holdfast.model.mailbox import MailDraft
 from holdfast.model.states import MailKind, Status, WaitReason
 from holdfast.model.time import SECOND
-from holdfast.model.work import Work, WorkWhich, draft_of, kinds_for, queues_for
+from holdfast.model.work import Work, WorkFilter, draft_of, kinds_for, queues_for
 from holdfast.store.ports.journal import Ruling
 from holdfast.store.ports.leases import ClaimRequest
 from holdfast.testing.conformance.harness import Bench
@@ -59,7 +59,7 @@ async def _list_ids(bench: Bench, **filters: str) -> list[str]:
     """The ids of the matching items, read in pages of one item."""
     found, cursor = [], None
     while True:
-        page = await bench.store.work.list(msgspec.convert(filters, WorkWhich), limit=1, cursor=cursor)
+        page = await bench.store.work.list(msgspec.convert(filters, WorkFilter), limit=1, cursor=cursor)
         found += [row.head.job_id for row in page]
         if (cursor := page.next) is None:
             return found
@@ -162,9 +162,9 @@ async def dead_work_is_told_apart(bench: Bench) -> None:
         (JobDeadLettered(({"why": "enough"},)),), Move(status=Status.WAITING, reason=WaitReason.DEAD_LETTER)
     )
     await store.journal.hold("job-1", lambda _: buried)
-    (row,) = await store.work.list(WorkWhich(dead=True))
+    (row,) = await store.work.list(WorkFilter(dead=True))
     assert row.head.job_id == "job-1"
-    assert [row.head.job_id for row in await store.work.list(WorkWhich(dead=False))] == ["job-2"]
+    assert [row.head.job_id for row in await store.work.list(WorkFilter(dead=False))] == ["job-2"]
     assert (await store.work.counts())["default", Status.WAITING, WaitReason.DEAD_LETTER] == 1
 
 
@@ -184,7 +184,7 @@ async def an_entry_changes_over_the_revision_that_was_read(bench: Bench) -> None
     assert await entries.put(ANT, over=first.revision) is None, "somebody else was there first"
     await bench.reopen()
     entries = bench.store.entries
-    assert await entries.get("a1") == Seen(
+    assert await entries.get("a1") == StoredEntry(
         entry=renamed, revision=second.revision, heard_at=bench.clock.wall_us()
     )
     assert not await entries.remove("a1", over=first.revision)

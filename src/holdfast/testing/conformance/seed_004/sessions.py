@@ -13,7 +13,7 @@ from holdfast.model.session import (
     SessionMeta,
     TurnCommit,
     Usage,
-    Vacuumed,
+    VacuumResult,
     stamp_commit,
     turn_hash,
 )
@@ -170,8 +170,8 @@ async def tombstone_vacuum_and_gc_are_minimally_consistent(bench: Bench) -> None
     view = present(await bench.load_bound(), "the session")
     assert [node.node_id for node in view.graph.nodes] == ["node-live"], "a tombstone hides it from the graph"
 
-    assert await sessions.vacuum("root") == Vacuumed(1), "vacuum counts what it removed"
-    assert await sessions.vacuum("root") == Vacuumed(0), (
+    assert await sessions.vacuum("root") == VacuumResult(1), "vacuum counts what it removed"
+    assert await sessions.vacuum("root") == VacuumResult(0), (
         "vacuum counts what this call removed, not the last one"
     )
     await sessions.gc()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors import InvalidName, InvalidPayload
-from holdfast.model.session import Frame, Graph, SessionCheckpoint, SessionMeta, TurnCommit, Vacuumed
+from holdfast.model.session import Frame, Graph, SessionCheckpoint, SessionMeta, TurnCommit, VacuumResult
 from holdfast.model.time import HOUR
 from holdfast.store.ports.sessions import ACTIVE_PATH, SessionScope
 from holdfast.testing.conformance.drafts import message, node
@@ -54,7 +54,7 @@ async def replacing_leaves_exactly_the_new_graph(bench: Bench) -> None:
     await sessions.commit(TurnCommit(session_id="root", nodes=(summary, leaf), replace=True))
     assert (await bench.load()).graph == Graph((summary, leaf), "c")
     assert await sessions.node("root", "a") is None
-    assert await sessions.vacuum("root") == Vacuumed(0), "nothing of the old graph is left to remove"
+    assert await sessions.vacuum("root") == VacuumResult(0), "nothing of the old graph is left to remove"
 
 
 async def replacing_with_nothing_leaves_nothing(bench: Bench) -> None:
@@ -88,7 +88,7 @@ async def committing_a_node_again_clears_its_tombstone(bench: Bench) -> None:
     await sessions.commit(TurnCommit(session_id="root", nodes=(both[1],)))
     assert await sessions.node("root", "b") == both[1]
     assert (await bench.load()).graph == Graph(both, "b")
-    assert await sessions.vacuum("root") == Vacuumed(0), "what was brought back stays"
+    assert await sessions.vacuum("root") == VacuumResult(0), "what was brought back stays"
 
 
 async def a_tombstone_counts_what_was_visible(bench: Bench) -> None:
@@ -105,9 +105,9 @@ async def upkeep_of_one_session_leaves_others_alone(bench: Bench) -> None:
     for session_id in ("root", "other"):
         await sessions.commit(TurnCommit(session_id=session_id, nodes=(node("a"), node("b", "a"))))
     await sessions.tombstone("other", ["b"])
-    assert await sessions.vacuum("root") == Vacuumed(0)
+    assert await sessions.vacuum("root") == VacuumResult(0)
     assert await sessions.node("root", "b") is not None
-    assert await sessions.vacuum("other") == Vacuumed(1)
+    assert await sessions.vacuum("other") == VacuumResult(1)
 
 
 async def an_active_path_ends_where_a_parent_is_missing(bench: Bench) -> None:
@@ -159,7 +159,7 @@ async def another_namespace_sees_no_session(bench: Bench) -> None:
     assert await sessions.node("root", "a", namespace="elsewhere") is None
     assert await sessions.find_bound_session(HANDLE, namespace="elsewhere") is None
     assert await sessions.tombstone("root", ["a"], namespace="elsewhere") == 0
-    assert await sessions.vacuum("root", namespace="elsewhere") == Vacuumed(0)
+    assert await sessions.vacuum("root", namespace="elsewhere") == VacuumResult(0)
     theirs = await sessions.commit(TurnCommit(session_id="other"), handle=HANDLE, namespace="elsewhere")
     assert theirs.revision == 1, "a handle of the same name is another handle there"
     assert (await bench.load()).revision == 1

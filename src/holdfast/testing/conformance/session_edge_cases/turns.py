@@ -8,7 +8,7 @@ from holdfast.errors import ClaimLost, HeadMoved, InvalidPayload, SessionBound, 
 from holdfast.model import canonical
 from holdfast.model.inbox import Completion
 from holdfast.model.session import (
-    Committed,
+    CommitResult,
     SessionCheckpoint,
     SessionMeta,
     SessionNode,
@@ -34,7 +34,7 @@ async def a_retry_gets_the_first_result_though_the_head_moved_and_its_claim_is_g
 
     async with bench.expect_unchanged():
         again = await bench.store.sessions.commit(turn)
-    assert again == Committed(first.revision, first.checkpoint_ref, replayed=True), (
+    assert again == CommitResult(first.revision, first.checkpoint_ref, replayed=True), (
         "the first answer, once more"
     )
     assert not first.replayed
