@@ -105,7 +105,7 @@ def test_a_healthy_store_is_told_in_full(desk: CommandDesk, tmp_path: Path) -> N
     assert {verdict for verdict, _ in told.values()} == {"ok"}, told
     assert {"schema", "clock", "orphaned leases", "uncertain calls", "backup", "journals"} <= set(told)
     assert f"readable by Holdfast with schema {MIN_READER} or newer" in told["schema"][1]
-    assert " 1 jobs verified" in told["journals"][1].replace("of ", " ")
+    assert " 1 job verified" in told["journals"][1].replace("of ", " ")
 
 
 @BOTH

@@ -85,7 +85,7 @@ def test_a_worker_reports_a_job_that_stands_still_and_holds_it(tmp_path: Path) -
     assert f"holdfast resume {job_id} --why '…'" in shown
     assert f"holdfast cancel {job_id}" in shown
     doctor, _ = done(tmp_path, "doctor")
-    assert "1 jobs that make no progress: holdfast jobs --reason stalled" in doctor
+    assert "1 job without progress: holdfast jobs --reason stalled" in doctor
     assert "stalled: its code waits" in done(tmp_path, "trace", job_id)[0]
     (tmp_path / "repaired").touch()
     done(tmp_path, "resume", job_id, "--why", "the reply is there", "--by", "ada")

@@ -115,4 +115,5 @@ async def _journals(store: Store, sample: int) -> AsyncIterator[Finding]:
         events += checked.events
         for violation in checked.violations:
             yield Finding("failed", "journals", f"{job.job_id}: {violation}")
-    yield Finding("ok", "journals", f"{events} events of {len(jobs)} jobs verified")
+    plural = "" if len(jobs) == 1 else "s"
+    yield Finding("ok", "journals", f"{events} events of {len(jobs)} job{plural} verified")

@@ -14,7 +14,7 @@ from holdfast.runtime.supervisor import SupervisedProcess, Supervisor
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.store("memory")]
 
-READY = "from holdfast.runtime import supervisor_link; supervisor_link.ready('here'); "
+READY = "from holdfast.runtime import supervisor_link; supervisor_link.report_ready('here'); "
 
 
 class Heard:
