@@ -7,8 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.project import ROOT
 
+pytestmark = pytest.mark.timeout(600)
 SURFACE = Path(__file__).with_name("surface.py")
 WRONG = re.compile(r"# type: ignore\[([a-z-]+)\]")
 SAID = re.compile(r"^[^:]+:(\d+): error: (.*?)  \[([a-z-]+)\]$")
