@@ -20,8 +20,8 @@ from holdfast.model.configured_agents import Configuration, HostedAgent
 from holdfast.model.inbox import BatchDraft, ItemDraft
 from holdfast.model.jobs import JobFilter
 from holdfast.model.worker_presence import Presence, WorkerOffer
-from holdfast.server.endpoints import Endpoint
 from holdfast.server.openapi import _PART
+from holdfast.server.router import Endpoint
 from holdfast.server.special_routes import ENDPOINTS
 from holdfast.server.special_routes import get_openapi as document
 from holdfast.testing.conformance.harness import Backend

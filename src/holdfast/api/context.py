@@ -18,7 +18,7 @@ from holdfast.api import command_checks
 from holdfast.api.job_records import Accepted
 from holdfast.api.job_snapshot import Loaded, make_snapshot
 from holdfast.engine.external_work import ExternalWork
-from holdfast.engine.short_journals import SHORT, journal_of
+from holdfast.engine.journal_reader import SHORT, journal_of
 from holdfast.errors import NotFound
 from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.ids import IdSource, check_name

@@ -34,10 +34,10 @@ import msgspec
 
 from holdfast.engine.children import make_final_mail
 from holdfast.engine.durable_call import encode_result
+from holdfast.engine.journal_reader import load_job
 from holdfast.engine.journal_writer import Stamp
 from holdfast.engine.mailbox import MailboxReader
 from holdfast.engine.recovery import causes_of
-from holdfast.engine.short_journals import load_job
 from holdfast.errors import Broken, Fenced, InvalidPayload, MailWaiting, NotFound, Unavailable
 from holdfast.model import lease
 from holdfast.model.append import NOTHING, Holder, Move, append_of

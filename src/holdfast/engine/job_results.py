@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from holdfast.engine.short_journals import SHORT
+from holdfast.engine.journal_reader import SHORT
 from holdfast.engine.tracebacks import format_error
 from holdfast.errors import JobCancelled, JobFailed, JobHeld, JobTimedOut
 from holdfast.model import events

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from holdfast.model.event import Event as Event
-from holdfast.model.event import Json as Json
+from holdfast.model.event_base import Event as Event
+from holdfast.model.event_base import Json as Json
 from holdfast.model.kit_events import CheckpointBegun as CheckpointBegun
 from holdfast.model.kit_events import CheckpointCommitted as CheckpointCommitted
 from holdfast.model.kit_events import CheckpointsDropped as CheckpointsDropped

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.model.event import Event, Json
+from holdfast.model.event_base import Event, Json
 
 
 class CheckpointBegun(Event, frozen=True):

@@ -29,7 +29,6 @@ from holdfast.model.ids import IdSource, RandomIds
 from holdfast.runtime import open_store
 from holdfast.server import audit, problems
 from holdfast.server.access import BELIEVED_US, PASSER_BY, READS, Gate, admit, make_unauthorized
-from holdfast.server.endpoints import Endpoint, Router
 from holdfast.server.idempotency import HEADER, key_of
 from holdfast.server.metrics.gauges import Gauges
 from holdfast.server.metrics.loops import LoopWatch
@@ -42,6 +41,7 @@ from holdfast.server.rate_limits import Meter
 from holdfast.server.request import ApiRequest, House, read_body, read_operation, read_query
 from holdfast.server.request_metrics import CODE, ROUTE, measure_responses
 from holdfast.server.responses import ApiResponse, encode_json, respond
+from holdfast.server.router import Endpoint, Router
 from holdfast.server.settings import Settings
 from holdfast.server.special_routes import ENDPOINTS
 from holdfast.store.clock import Clock, SystemClock

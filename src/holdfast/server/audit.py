@@ -15,11 +15,11 @@ from typing import Final
 from holdfast.errors import Forbidden, HoldfastError, KeyReused, NotFound, TurnConflict
 from holdfast.model.audit import ActDraft, act_id
 from holdfast.model.time import MINUTE
-from holdfast.server.endpoints import Endpoint
 from holdfast.server.origin_checks import Principal
 from holdfast.server.problems import Refusal
 from holdfast.server.request import ApiRequest, House
 from holdfast.server.responses import ApiResponse
+from holdfast.server.router import Endpoint
 
 _log: Final = logging.getLogger("holdfast.server")
 

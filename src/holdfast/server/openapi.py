@@ -10,9 +10,9 @@ import msgspec
 
 from holdfast.api.operation import Operation, path_names
 from holdfast.model.access import AccessScope
-from holdfast.server.endpoints import Endpoint
 from holdfast.server.idempotency import HEADER
 from holdfast.server.problems import MEDIA_TYPE, Problem
+from holdfast.server.router import Endpoint
 from holdfast.server.settings import DEFAULT_PORT
 
 _REF: Final = "#/components/schemas/{name}"

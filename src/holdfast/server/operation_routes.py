@@ -34,11 +34,11 @@ from holdfast.api.operation import Created, Operation
 from holdfast.api.requests import EmptyRequest
 from holdfast.model.jobs import SubmittedJob
 from holdfast.server import etags
-from holdfast.server.endpoints import Endpoint, Handle
 from holdfast.server.idempotency import REPLAYED
 from holdfast.server.long_poll import while_heard
 from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
+from holdfast.server.router import Endpoint, Handle
 
 MODULES = (
     jobs,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from holdfast.errors import Busy
 from holdfast.model.time import SECOND
 from holdfast.model.token_bucket import TokenBucket, take
-from holdfast.server.endpoints import Endpoint
 from holdfast.server.origin_checks import Principal
+from holdfast.server.router import Endpoint
 from holdfast.server.settings import Rates, Settings
 from holdfast.store.clock import Clock
 

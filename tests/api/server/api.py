@@ -14,9 +14,9 @@ import jsonschema_rs
 from holdfast.client.local_token import find_token
 from holdfast.errors import InvalidName, NotFound
 from holdfast.model.jobs import JobFilter
-from holdfast.server.endpoints import Router
 from holdfast.server.openapi import _PART
 from holdfast.server.problems import Refusal
+from holdfast.server.router import Router
 from holdfast.server.settings import Settings
 from holdfast.server.special_routes import ENDPOINTS
 from holdfast.server.special_routes import get_openapi as document

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 from holdfast.model.ids import SequentialIds
 from holdfast.server.app import Service, make_app
-from holdfast.server.endpoints import Endpoint
 from holdfast.server.origin_checks import Authorise
 from holdfast.server.page import StaticPage
+from holdfast.server.router import Endpoint
 from holdfast.server.serving import Server, bind_socket, url_of
 from holdfast.server.settings import Settings
 from holdfast.server.special_routes import ENDPOINTS

@@ -25,11 +25,11 @@ from holdfast.errors import InvalidPayload, NotFound
 from holdfast.model.access import AccessScope
 from holdfast.model.ids import RandomIds
 from holdfast.server import openapi
-from holdfast.server.endpoints import Router
 from holdfast.server.mcp.lease_keeper import Keeping
 from holdfast.server.mcp.operation_tools import to_tool
 from holdfast.server.mcp.tools import McpContext
 from holdfast.server.operation_routes import operations, to_endpoint
+from holdfast.server.router import Router
 from holdfast.server.special_routes import ENDPOINTS
 from holdfast.store.clock import SystemClock
 from tests.api.server.served import served

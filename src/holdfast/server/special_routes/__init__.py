@@ -7,11 +7,11 @@ import functools
 from typing import Any, Final
 
 from holdfast.model.access import AccessScope
-from holdfast.server.endpoints import Endpoint
 from holdfast.server.openapi import document
 from holdfast.server.operation_routes import operations, to_endpoint
 from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
+from holdfast.server.router import Endpoint
 from holdfast.server.special_routes import (
     access,
     feed,

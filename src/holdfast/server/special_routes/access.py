@@ -18,10 +18,10 @@ from holdfast.model.ids import base32, check_name
 from holdfast.model.limits import DURATION_US_MAX
 from holdfast.model.page import Page
 from holdfast.model.time import SECOND
-from holdfast.server.endpoints import Endpoint
 from holdfast.server.idempotency import REPLAYED
 from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
+from holdfast.server.router import Endpoint
 from holdfast.server.schemas import WhichLines
 
 

@@ -7,8 +7,8 @@ from typing import Final
 from starlette.types import ASGIApp
 
 from holdfast.model.access import AccessScope
-from holdfast.server.endpoints import Endpoint
 from holdfast.server.request import ApiRequest
+from holdfast.server.router import Endpoint
 from holdfast.server.schemas import WhichNews
 from holdfast.server.streams import Stream
 from holdfast.server.work_feed import after_of, feed

@@ -6,9 +6,9 @@ from typing import Final
 
 from holdfast.model.access import AccessScope
 from holdfast.model.time import to_iso
-from holdfast.server.endpoints import Endpoint
 from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
+from holdfast.server.router import Endpoint
 from holdfast.server.schemas import Health
 
 

@@ -12,7 +12,6 @@ from holdfast.model import events as e
 from holdfast.model.access import AccessScope
 from holdfast.model.fork import ForkedEvent, fork_point, take_history
 from holdfast.model.hash_chain import SealedEvent, unseal
-from holdfast.server.endpoints import Endpoint
 from holdfast.server.page_schemas import (
     AskedOfModel,
     ForkedStep,
@@ -23,6 +22,7 @@ from holdfast.server.page_schemas import (
 )
 from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
+from holdfast.server.router import Endpoint
 
 
 async def get_step(request: ApiRequest) -> ApiResponse:

@@ -19,7 +19,6 @@ from holdfast.model.page import Page
 from holdfast.model.session import SessionRecord
 from holdfast.server import audit
 from holdfast.server.access import LOCAL
-from holdfast.server.endpoints import Endpoint, Handle
 from holdfast.server.origin_checks import is_loopback
 from holdfast.server.page_schemas import (
     AttachmentList,
@@ -32,6 +31,7 @@ from holdfast.server.page_schemas import (
 )
 from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
+from holdfast.server.router import Endpoint, Handle
 
 
 async def who_am_i(request: ApiRequest) -> ApiResponse:

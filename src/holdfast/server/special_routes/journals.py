@@ -19,9 +19,9 @@ from holdfast.model.hash_chain import SealedEvent
 from holdfast.model.jobs import JobHead
 from holdfast.model.limits import EVENTS_PER_PAGE_MAX
 from holdfast.model.streams import parse_cursor
-from holdfast.server.endpoints import Endpoint
 from holdfast.server.request import ApiRequest
 from holdfast.server.responses import encode_json
+from holdfast.server.router import Endpoint
 from holdfast.server.schemas import WhichChunks
 from holdfast.server.streams import Stream, words_of_job
 

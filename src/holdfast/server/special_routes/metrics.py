@@ -8,9 +8,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from holdfast.model.access import AccessScope
-from holdfast.server.endpoints import Endpoint
 from holdfast.server.metrics.meter import CONTENT_TYPE
 from holdfast.server.request import ApiRequest
+from holdfast.server.router import Endpoint
 
 
 async def metrics(request: ApiRequest) -> ASGIApp:

@@ -9,10 +9,10 @@ from starlette.types import ASGIApp
 
 from holdfast.api.requests import OperationRequest, Whole
 from holdfast.model.access import AccessScope
-from holdfast.server.endpoints import Endpoint
 from holdfast.server.job_feed import job_feed
 from holdfast.server.request import ApiRequest
 from holdfast.server.responses import ApiResponse
+from holdfast.server.router import Endpoint
 from holdfast.server.schemas import WhichNews
 from holdfast.server.streams import Stream
 from holdfast.server.time_series import NumbersView

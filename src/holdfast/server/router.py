@@ -1,4 +1,4 @@
-"""The table of endpoints, and the router from a path to its endpoint.
+"""Router: the table of endpoints, and the way from a path to its endpoint.
 
 Paths are matched as they were sent, part by part, and decoded after that: an id may have a slash in it, written %2F.
 A part `{key:path}` includes slashes, for step keys that a person types.

@@ -1,4 +1,4 @@
-"""Short journals: reads a job's head and its journal in one query if the journal is short: most are."""
+"""Journal reader: reads a job's head and its journal, in one query if the journal is short: most are."""
 
 from __future__ import annotations
 
