@@ -176,7 +176,7 @@ class Plain:
     async def checkpoint(self, state: Any) -> int:
         return 1
 
-    async def restored(self, default: Any) -> Any:
+    async def restore(self, default: Any) -> Any:
         return default
 
     def now(self) -> dt.datetime:

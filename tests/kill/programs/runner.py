@@ -152,7 +152,12 @@ def find_program(number: int) -> Program:
         if "await asyncio.sleep(0)" in source and TICKING in source:
             continue  # in virtual time a pass of a loop that only spins takes longer than the timer
         try:
-            if CALLS_MIN <= oracle.run(source).calls <= CALLS_MAX:
+            outcome = oracle.run(source)
+            # Otherwise a word that the oracle does not know would leave out every program that has it.
+            assert outcome.error not in {"AttributeError", "NameError", "TypeError"}, (
+                f"{outcome.error}\n{source}"
+            )
+            if CALLS_MIN <= outcome.calls <= CALLS_MAX:
                 return Program.load(source, number)
         except Ambiguous as error:
             msg = f"program {number}: {error}\n{source}"
