@@ -221,7 +221,7 @@ def visit_lists(visitor: Visitor) -> None:
             ):
                 older.first.click()
             visitor.settle()
-    for name, address in (("agents", "/api/workers"), ("numbers", "/api/time-series")):
+    for name, address in (("agents", "/api/workers"), ("dashboard", "/api/time-series")):
         with page.expect_response(lambda answer, part=address: part in answer.url):
             visitor.go(name)
         visitor.settle()
