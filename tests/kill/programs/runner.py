@@ -436,19 +436,16 @@ def _alike(runner: Runner, calm: Played, scenario: Scenario) -> Iterator[Scenari
 
 @contextmanager
 def no_garbage() -> Iterator[None]:
-    """Collect what dead processes leave behind at the end, without its warnings, and look at nothing older: a walk over
-    everything that is imported costs as much as ten plays."""
+    """Collect what dead processes leave behind at the end, without its warnings."""
     enabled, hook = gc.isenabled(), sys.unraisablehook
     sys.unraisablehook = lambda _unraisable: None
     gc.disable()
-    gc.freeze()
     try:
         yield
     finally:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # coroutines that were never awaited
             gc.collect()
-        gc.unfreeze()
         sys.unraisablehook = hook
         if enabled:
             gc.enable()
